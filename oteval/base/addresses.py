@@ -22,12 +22,12 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def shown_host(host: str) -> str:
-    """Return a host for a URL: addresses of IPv6 in brackets."""
+    """A host for a URL: addresses of IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def listening_socket(host: str, port: int, *, backlog: int = 2048) -> socket.socket:
-    """Return a socket that listens, whose connections send small responses at once.
+    """A socket that listens, whose connections send small responses at once.
 
     By default TCP holds the second write of a response back until the client has acknowledged the
     first, and clients that keep a connection wait 40 ms with that. asyncio switches this off, but

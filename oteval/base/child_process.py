@@ -32,13 +32,13 @@ _PIPE_SIZE = 1 << 20
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module."""
+    """The command that runs a module."""
     # Without -P, Python would also import files of the working directory.
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def module_environment() -> dict[str, str]:
-    """Return an environment in which a child imports this package from the same place."""
+    """An environment in which a child imports this package from the same place."""
     root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

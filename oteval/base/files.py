@@ -76,12 +76,12 @@ def private_umask() -> Iterator[None]:
 
 
 def has_private_umask() -> bool:
-    """Return whether a block of `private_umask` is running."""
+    """Whether a block of `private_umask` is running."""
     return bool(_umasks)
 
 
 def caller_umask() -> int:
-    """Return the umask for programs of the user that this process starts; -1 to leave it."""
+    """The umask for programs of the user that this process starts; -1 to leave it."""
     return _umasks[0] if _umasks else -1
 
 
@@ -221,7 +221,7 @@ def waiting_lock(path: Path, patience: float, *, creates: bool = True) -> Iterat
 
 
 def _locked_file(path: Path, mode: str, until: float) -> IO[Any]:
-    """Return a lock file that this process has locked, and that is still at its path."""
+    """A lock file that this process has locked, and that is still at its path."""
     while True:
         file = open_private(path, mode)
         try:
@@ -261,7 +261,7 @@ def private_folder(path: Path) -> None:
 
 
 def file_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return a value that changes with the file (time, size, inode); None if it is missing."""
+    """A value that changes with the file (time, size, inode); None if it is missing."""
     try:
         status = path.stat()
     except OSError:
@@ -270,7 +270,7 @@ def file_stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """Return the device and the inode of a path, without following a link; None if missing."""
+    """The device and the inode of a path, without following a link; None if missing."""
     try:
         status = path.lstat()
     except OSError:
@@ -350,7 +350,7 @@ def take_shared(path: Path, target: Path) -> bool:
 
 
 def is_complete(path: Path) -> bool:
-    """Return whether nobody writes to a file any more that `take_shared` moved."""
+    """Whether nobody writes to a file any more that `take_shared` moved."""
     until = time.monotonic() + _PATIENCE
     with path.open("r+b") as file:
         while True:
@@ -364,7 +364,7 @@ def is_complete(path: Path) -> bool:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Return whether an open file is still the one at a path."""
+    """Whether an open file is still the one at a path."""
     try:
         there, ours = path.stat(), os.fstat(descriptor)
     except FileNotFoundError:

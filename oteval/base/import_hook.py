@@ -61,7 +61,7 @@ class ImportHook:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a watched module as the other finders give it."""
+        """The spec of a watched module as the other finders give it."""
         if name not in self._names:
             return None
         spec = _later_spec(self, name, path, target)
@@ -99,7 +99,7 @@ class ModuleWatch:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a module with watched code as the other finders give it."""
+        """The spec of a module with watched code as the other finders give it."""
         spec = _later_spec(self, name, path, target)
         # Of other loaders, one may load several modules.
         if spec is None or type(spec.loader) is not SourceFileLoader:
@@ -117,7 +117,7 @@ class ModuleWatch:
 def _later_spec(
     finder: object, name: str, path: Sequence[str] | None, target: ModuleType | None
 ) -> ModuleSpec | None:
-    """Return the spec that the finders after one find.
+    """The spec that the finders after one find.
 
     Another hook for the same module would ask this one again.
     """

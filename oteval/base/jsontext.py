@@ -85,7 +85,7 @@ def loads_exact(text: str | bytes) -> Any:
 
 
 def _parsed(text: str | bytes) -> tuple[Any, bool]:
-    """Return the parsed value, and whether orjson parsed it, which rejects lone surrogates."""
+    """The parsed value, and whether orjson parsed it, which rejects lone surrogates."""
     try:
         value, is_standard = _read(text)
     except RecursionError:
@@ -139,7 +139,7 @@ def restore(text: str | bytes) -> Any:
 
 
 def _has_long_integer(text: str | bytes) -> bool:
-    """Return whether a text has so many consecutive digits that orjson may read them as a float."""
+    """Whether a text has so many consecutive digits that orjson may read them as a float."""
     if len(text) < len(_LONG_DIGITS):
         return False
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
@@ -171,7 +171,7 @@ def dumps(value: Any) -> str:
 
 
 def dumps_exact(value: Any) -> str:
-    r"""Return JSON text that `restore` reads as an identical value.
+    r"""JSON text that `restore` reads as an identical value.
 
     It differs from the text of `dumps` in two points: NaN and the infinities are written as ``NaN``
     and ``Infinity``, and lone surrogates as escapes (``\\ud83d``).
@@ -186,7 +186,7 @@ def dumps_exact(value: Any) -> str:
 
 
 def _all_finite(value: Any) -> bool:
-    """Return whether a value certainly contains neither NaN nor an infinity."""
+    """Whether a value certainly contains neither NaN nor an infinity."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
@@ -217,7 +217,7 @@ def _joined(pair: str) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return the text that all equal values share: with sorted keys, and 1.0 written as 1."""
+    """The text that all equal values share: with sorted keys, and 1.0 written as 1."""
     try:
         text = orjson.dumps(value, str, _OPTIONS).decode()
         if type(value) is str:
@@ -246,13 +246,13 @@ def flat_objects(texts: Sequence[str]) -> list[dict[str, Any]] | None:
 
 
 def _written(value: Any, number: Callable[[float], Any], *, sort_keys: bool = False) -> str:
-    """Return JSON text of values that orjson rejects: large integers, depth, lone surrogates."""
+    """JSON text of values that orjson rejects: large integers, depth, lone surrogates."""
     plain = _plain(value, number)
     return json.dumps(plain, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"))
 
 
 def _plain(value: Any, number: Callable[[float], Any]) -> Any:
-    """Return a value of types that JSON has.
+    """A value of types that JSON has.
 
     Args:
         value: The value.
@@ -290,7 +290,7 @@ def _key(key: Any) -> str:
 
 
 def _of_object(value: Any) -> Any:
-    """Return a date, a dataclass and the like as orjson converts them; other objects as text."""
+    """A date, a dataclass and the like as orjson converts them; other objects as text."""
     try:
         return orjson.loads(orjson.dumps(value, str, orjson.OPT_NON_STR_KEYS))
     except (TypeError, ValueError):
@@ -298,6 +298,6 @@ def _of_object(value: Any) -> Any:
 
 
 def call_hash(name: str, arguments: Any) -> int:
-    """Return a 63-bit hash that is equal for tool calls with equal names and arguments."""
+    """A 63-bit hash that is equal for tool calls with equal names and arguments."""
     data = escaped(f"{name}\0{canonical(arguments)}").encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1

@@ -35,14 +35,14 @@ _MALLOC_SETTINGS = {_M_MMAP_THRESHOLD: 600 << 10, _M_TRIM_THRESHOLD: 1 << 20, _M
 
 
 def user_name() -> str:
-    """Return the name of the user who runs the process."""
+    """The name of the user who runs the process."""
     with suppress(OSError, KeyError):
         return getpass.getuser()
     return f"uid {os.getuid()}"
 
 
 def memory(root: Path = _ROOT) -> int:
-    """Return the bytes of memory that this process may use.
+    """The bytes of memory that this process may use.
 
     Args:
         root: The folder that contains ``proc`` and ``sys``.
@@ -56,7 +56,7 @@ def memory(root: Path = _ROOT) -> int:
 
 
 def processors(root: Path = _ROOT) -> int:
-    """Return the number of processors that this process may use, at least 1.
+    """The number of processors that this process may use, at least 1.
 
     Args:
         root: The folder that contains ``proc`` and ``sys``.

@@ -89,17 +89,17 @@ class Pattern:
         self.flags, self._compiled = _compile(f"(?{letters}){pattern}" if letters else pattern)
 
     def search(self, text: str) -> MatchRange | None:
-        """Return the first match in a text."""
+        """The first match in a text."""
         data = _encoded(text)
         first = self._compiled.first(data)
         return None if first is None else next(_in_characters(data, (first,)))
 
     def fullmatch(self, text: str) -> bool:
-        """Return whether the whole text matches."""
+        """Whether the whole text matches."""
         return self._compiled.is_whole(_encoded(text))
 
     def spans(self, text: str) -> list[MatchRange]:
-        """Return the matches in a text, without empty ones."""
+        """The matches in a text, without empty ones."""
         data = _encoded(text)
         return list(_in_characters(data, self._matches(data)))
 
@@ -182,10 +182,10 @@ class _Compiled(Protocol):
     """A pattern that an engine has compiled. It matches texts in UTF-8; ranges count bytes."""
 
     def first(self, data: bytes) -> tuple[int, int] | None:
-        """Return the first match."""
+        """The first match."""
 
     def is_whole(self, data: bytes) -> bool:
-        """Return whether the whole text matches."""
+        """Whether the whole text matches."""
 
     def all(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield the matches; there may be empty ones among them."""
@@ -271,7 +271,7 @@ def _refusal(reason: str) -> str:
 
 @functools.lru_cache(256)
 def _compile(pattern: str) -> tuple[int, _Compiled]:
-    """Return a pattern's flags, and the pattern compiled for texts in UTF-8."""
+    """A pattern's flags, and the pattern compiled for texts in UTF-8."""
     if len(pattern) > _MAX_LENGTH:
         raise PatternError(f"it has more than {_MAX_LENGTH} characters")
     try:
@@ -289,7 +289,7 @@ def _compile(pattern: str) -> tuple[int, _Compiled]:
 
 
 def _imported_re2() -> Any:
-    """Return the module re2, imported here, so that importing oteval stays cheap; None without."""
+    """The module re2, imported here, so that importing oteval stays cheap; None without."""
     with _IMPORTING:
         try:
             import re2

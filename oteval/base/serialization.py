@@ -12,7 +12,7 @@ __all__ = ["to_jsonable"]
 
 
 def to_jsonable(value: Any, convert: Callable[[Any], Any] | None = None) -> Any:
-    """Return a value as JSON values: pydantic models and dataclasses as dicts, tuples as lists.
+    """A value as JSON values: pydantic models and dataclasses as dicts, tuples as lists.
 
     A value without a JSON form becomes its text.
 

@@ -65,7 +65,7 @@ def wait_for(future: Future[Value]) -> IoCall[Value]:
 
 
 def blocks_event_loop() -> IoCall[bool]:
-    """Return whether the coroutine runs under `drive` in the thread of a running event loop.
+    """Whether the coroutine runs under `drive` in the thread of a running event loop.
 
     There, waiting for a coroutine of that loop would never end.
     """
@@ -272,7 +272,7 @@ def run_on_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:
 def blocking_form(
     function: Callable[Params, Coroutine[Any, Any, Value]], name: str
 ) -> Callable[Params, Value]:
-    """Return the blocking form of an asynchronous function; see `run_on_new_loop`.
+    """The blocking form of an asynchronous function; see `run_on_new_loop`.
 
     Args:
         function: The function. Its signature and docstring apply to the blocking form too.

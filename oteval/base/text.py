@@ -29,7 +29,7 @@ _BYTE_UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def byte_size(count: float) -> str:
-    """Return a number of bytes with three digits and a unit, for instance "8.79 MB"."""
+    """A number of bytes with three digits and a unit, for instance "8.79 MB"."""
     for unit in _BYTE_UNITS[:-1]:
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -38,7 +38,7 @@ def byte_size(count: float) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun: ``1 run``, ``0 runs``, ``1,200 runs``.
+    """A count with its noun: ``1 run``, ``0 runs``, ``1,200 runs``.
 
     Args:
         number: The count.
@@ -62,7 +62,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def seconds(value: str | float) -> float:
-    """Return a duration in seconds from a number, or from text such as ``500ms``, ``5s`` or ``2m``.
+    """A duration in seconds from a number, or from text such as ``500ms``, ``5s`` or ``2m``.
 
     Raises:
         ValueError: The text is not a duration.
@@ -92,7 +92,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return JSON text of the same value, with the control characters in its strings escaped."""
+    """JSON text of the same value, with the control characters in its strings escaped."""
     return _CONTROL.sub(_json_escape, text)
 
 
@@ -112,7 +112,7 @@ def _json_escape(match: re.Match[str]) -> str:
 
 
 def shown_name(text: str, longest: int = 80) -> str:
-    """Return a name from a trace as one line: cut in the middle, and quoted if it is ambiguous.
+    """A name from a trace as one line: cut in the middle, and quoted if it is ambiguous.
 
     Args:
         text: The name, which may hold anything.
@@ -127,7 +127,7 @@ def shown_name(text: str, longest: int = 80) -> str:
 
 
 def shown_url(url: str) -> str:
-    """Return a URL for logs and messages: without user, password and query.
+    """A URL for logs and messages: without user, password and query.
 
     Everything up to the last @ is hidden, because an unquoted password may contain any character.
     """

@@ -41,7 +41,7 @@ _KEY_HEADERS = (b"x-api-key", b"api-key", b"x-goog-api-key")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address to listen on is reached from this machine only.
+    """Whether an address to listen on is reached from this machine only.
 
     Args:
         host: A host name or an address; "" stands for all addresses.
@@ -68,7 +68,7 @@ def require_local(option: str, host: str, remedy: str) -> None:
 
 
 def is_local(host: str) -> bool:
-    """Return whether a ``Host`` header, with or without a port, names this machine's loopback."""
+    """Whether a ``Host`` header, with or without a port, names this machine's loopback."""
     name = host.strip().lower()
     if name.startswith("["):
         name = name[1:].partition("]")[0]
@@ -84,7 +84,7 @@ def is_local(host: str) -> bool:
 
 
 def is_own_origin(origin: str, host: str) -> bool:
-    """Return whether an ``Origin`` header is of the host that a request was sent to.
+    """Whether an ``Origin`` header is of the host that a request was sent to.
 
     The scheme may differ from the one seen here, because a proxy may end TLS.
     """
@@ -128,7 +128,7 @@ class LocalRequests:
         await application(scope, receive, send)
 
     def _is_link(self, scope: _Scope) -> bool:
-        """Return whether somebody follows a link to a page."""
+        """Whether somebody follows a link to a page."""
         is_followed = _texts(scope, b"sec-fetch-mode") == ["navigate"]
         return self._has_pages and is_followed and scope.get("method") == "GET"
 
@@ -179,7 +179,7 @@ def _texts(scope: _Scope, name: bytes) -> list[str]:
 
 
 def _plain_refusal(status: int, reason: str) -> _Application:
-    """Return an application that answers any request with a reason as text."""
+    """An application that answers any request with a reason as text."""
     body = f"{reason}\n".encode()
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),

@@ -66,7 +66,7 @@ class AnyOf:
 
 
 def any_of(value: Any) -> AnyOf | None:
-    """Return an `AnyOf`, or its JSON form as an `AnyOf`; None for a single reference.
+    """An `AnyOf`, or its JSON form as an `AnyOf`; None for a single reference.
 
     Raises:
         InputError: The value is ``{"any": ...}`` without a list of references.
@@ -132,7 +132,7 @@ class BestMatch(Generic[Result]):
             self._best = (rank, result, name)
 
     def result(self) -> Result:
-        """Return the best result, with the name of its reference."""
+        """The best result, with the name of its reference."""
         if self._unknown is not None and not (self._best and _passed(self._best[1])):
             return _named(*self._unknown, prefix="compared with ")
         assert self._best is not None
@@ -154,7 +154,7 @@ def _passed(result: EvaluationResult | dict[str, Any]) -> bool:
 
 
 def _named(result: Result, name: str, prefix: str) -> Result:
-    """Return a result with the name of its reference; a pass keeps its empty comment."""
+    """A result with the name of its reference; a pass keeps its empty comment."""
     if isinstance(result, EvaluationResult):
         comment = result.comment and f"{prefix}{name}: {result.comment}"
         return replace(result, comment=comment, metadata={**result.metadata, "reference": name})

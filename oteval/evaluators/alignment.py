@@ -89,14 +89,14 @@ class _Entry:
 
 
 def align(left: Sequence[Message], right: Sequence[Message]) -> list[AlignedPair]:
-    """Return the messages of two trajectories side by side, system messages first."""
+    """The messages of two trajectories side by side, system messages first."""
     (our_system, ours), (their_system, theirs) = _split(_entries(left)), _split(_entries(right))
     rows = [*_rows(our_system, their_system), *_rows(ours, theirs)]
     return [_pair(left_entry, right_entry) for left_entry, right_entry in rows]
 
 
 def first_divergence(pairs: Sequence[AlignedPair]) -> int | None:
-    """Return the index of the first pair that differs, or None; ignores system messages."""
+    """The index of the first pair that differs, or None; ignores system messages."""
     differing = (at for at, pair in enumerate(pairs) if not pair.same and not pair.is_system)
     return next(differing, None)
 
@@ -128,7 +128,7 @@ def _entry(at: int, message: Message, called: str) -> _Entry:
 
 
 def _comparable(message: Message) -> str:
-    """Return the content to compare; the JSON of a tool result in canonical form."""
+    """The content to compare; the JSON of a tool result in canonical form."""
     content = message.content or ""
     if message.role != "tool" or not content.lstrip().startswith(("{", "[")):
         return content
@@ -139,7 +139,7 @@ def _comparable(message: Message) -> str:
 
 
 def _split(entries: Sequence[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
-    """Return the entries of system messages, and all other entries."""
+    """The entries of system messages, and all other entries."""
     system = [entry for entry in entries if entry.message.role in _SYSTEM_ROLES]
     return system, [entry for entry in entries if entry.message.role not in _SYSTEM_ROLES]
 
@@ -155,7 +155,7 @@ def _pair(left: _Entry | None, right: _Entry | None) -> AlignedPair:
 
 
 def _common(left: Sequence[_Entry], right: Sequence[_Entry]) -> int:
-    """Return the length of the common prefix."""
+    """The length of the common prefix."""
     pairs = zip(left, right, strict=False)
     return next(
         (at for at, (a, b) in enumerate(pairs) if a.key != b.key), min(len(left), len(right))
@@ -166,7 +166,7 @@ _Rows = list[tuple[_Entry | None, _Entry | None]]
 
 
 def _rows(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return the rows of two sides; common prefixes and suffixes are aligned without scoring."""
+    """The rows of two sides; common prefixes and suffixes are aligned without scoring."""
     start = _common(left, right)
     end = _common(left[start:][::-1], right[start:][::-1])
     return [
@@ -177,7 +177,7 @@ def _rows(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
 
 
 def _aligned(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return the rows between the common prefix and suffix."""
+    """The rows between the common prefix and suffix."""
     if len(left) * len(right) <= _MOST_PAIRS:
         return _by_similarity(left, right)
     rows: _Rows = []
@@ -249,7 +249,7 @@ def _stretches(
 
 
 def _by_similarity(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return the rows with the greatest total likeness, by dynamic programming."""
+    """The rows with the greatest total likeness, by dynamic programming."""
     right_texts = [entry.text for entry in right]
     likeness = [
         [_likeness(a, a_text, b, b_text) for b, b_text in zip(right, right_texts, strict=True)]
@@ -286,7 +286,7 @@ def _traced(
 
 
 def _likeness(left: _Entry, left_text: str, right: _Entry, right_text: str) -> float:
-    """Return the likeness of two messages, given their texts; 0 for different roles."""
+    """The likeness of two messages, given their texts; 0 for different roles."""
     if left.message.role != right.message.role:
         return 0.0
     if left.key == right.key and left.tool == right.tool:

@@ -50,7 +50,7 @@ def match_equal(
 
 
 def maximum_matching(adjacency: Sequence[Sequence[int]], rights: int) -> list[tuple[int, int]]:
-    """Return a maximum matching in a bipartite graph.
+    """A maximum matching in a bipartite graph.
 
     Args:
         adjacency: For each left, the rights that it may be paired with.
@@ -80,7 +80,7 @@ def maximum_matching(adjacency: Sequence[Sequence[int]], rights: int) -> list[tu
 def _layers(
     adjacency: Sequence[Sequence[int]], left_of: list[int], right_of: list[int]
 ) -> list[int] | None:
-    """Return the distance of each left from a free left; None if no path augments."""
+    """The distance of each left from a free left; None if no path augments."""
     layer = [0 if right == _FREE else _FREE for right in right_of]
     queue = deque(left for left, right in enumerate(right_of) if right == _FREE)
     reaches_free_right = False
@@ -152,7 +152,7 @@ def in_order(
 
 
 def longest_order(masks: Sequence[int]) -> list[tuple[int, int]]:
-    """Return a largest matching whose pairs do not cross.
+    """A largest matching whose pairs do not cross.
 
     Each row of the dynamic program is one integer with a bit for each left (Hyyrö's algorithm for
     the longest common subsequence), so 2,000 lefts and 2,000 rights take milliseconds.

@@ -52,14 +52,14 @@ def match_calls(
 
 
 def unpaired(pairs: Pairs, outs: Sequence[int], refs: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the unpaired calls of both sides."""
+    """The unpaired calls of both sides."""
     left = dict(pairs)
     right = set(left.values())
     return [i for i in outs if i not in left], [j for j in refs if j not in right]
 
 
 def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -> bool:
-    """Return whether an output call matches a reference call."""
+    """Whether an output call matches a reference call."""
     name = out.names[i]
     if name != ref.names[j]:
         return False
@@ -141,7 +141,7 @@ def _match_tool(
 
 
 def _key(rule: Rule, table: CallTable, call: int) -> Hashable:
-    """Return a key that equal arguments share; None equals nothing."""
+    """A key that equal arguments share; None equals nothing."""
     if not (table.captured(call) or rule.blind):
         return None
     if type(rule).key is Rule.key:

@@ -54,7 +54,7 @@ class CallTable:
         self._keys: dict[int, str | None] = {}
 
     def arguments(self, call: int) -> Any:
-        """Return a call's arguments as a value; None if they were not captured."""
+        """A call's arguments as a value; None if they were not captured."""
         if call in self._parsed:
             return self._parsed[call]
         raw = self.raw[call]
@@ -67,7 +67,7 @@ class CallTable:
         return value
 
     def key(self, call: int) -> str | None:
-        """Return a text that equal arguments share; None equals nothing."""
+        """A text that equal arguments share; None equals nothing."""
         if call in self._keys:
             return self._keys[call]
         value = self.arguments(call)
@@ -80,7 +80,7 @@ class CallTable:
         self._parsed[call] = value
 
     def captured(self, call: int) -> bool:
-        """Return whether a call's arguments were captured."""
+        """Whether a call's arguments were captured."""
         return self.raw[call] is not None
 
     def add(self, message: Message) -> None:

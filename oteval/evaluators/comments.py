@@ -123,7 +123,7 @@ def _call(table: CallTable, call: int) -> str:
 def _nearest(
     table: CallTable, others: CallTable, call: int, candidates: Sequence[int], *, turned: bool
 ) -> int | None:
-    """Return the namesake whose arguments differ in the fewest places."""
+    """The namesake whose arguments differ in the fewest places."""
     name = table.names[call]
     if len(candidates) == 1:  # as most are
         return candidates[0] if others.names[candidates[0]] == name else None

@@ -78,7 +78,7 @@ class Verdict(NamedTuple):
         return 2 * self.matched / total if total else 1.0
 
     def metadata(self) -> dict[str, Any]:
-        """Return the figures as an evaluator's metadata."""
+        """The figures as an evaluator's metadata."""
         _, _, matched, missing, extra, alignment, reordered = self
         output_calls, reference_calls = matched + extra, matched + missing
         all_calls = output_calls + reference_calls
@@ -145,7 +145,7 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
 
 
 def _differing(out: CallTable, ref: CallTable, spec: MatchSpec) -> list[int] | None:
-    """Return the calls that do not match the call at the same index on the other side.
+    """The calls that do not match the call at the same index on the other side.
 
     A shortcut before `match_calls`: without it, the cases of the match benchmark take 1.7 times as
     long (geometric mean; at most 5.3 times).
@@ -224,7 +224,7 @@ class FunctionAnswers:
         self.open: dict[Hashable, tuple[Custom, Any, Any]] = {}
 
     def spec(self, spec: MatchSpec) -> MatchSpec:
-        """Return a spec whose functions are the answers."""
+        """A spec whose functions are the answers."""
         overrides = {tool: self._rule(rule) for tool, rule in spec.overrides.items()}
         return replace(spec, args=self._rule(spec.args), overrides=overrides)
 
@@ -271,7 +271,7 @@ def _judge(
 def _one_differs(
     out: CallTable, ref: CallTable, spec: MatchSpec, pairs: Pairs, other: list[int]
 ) -> Verdict:
-    """Return the verdict if all calls but one match the call at the same index."""
+    """The verdict if all calls but one match the call at the same index."""
     if spec.mode != "strict":
         comment = calls_comment(out, ref, spec, other, other)
     else:
@@ -291,7 +291,7 @@ def _verdict(
     outs: Sequence[int],
     refs: Sequence[int],
 ) -> Verdict:
-    """Return the verdict on calls that were paired without regard to their messages."""
+    """The verdict on calls that were paired without regard to their messages."""
     count = len(pairs)
     missing, extra = len(refs) - count, len(outs) - count
     if _PASSES[spec.mode](missing, extra):

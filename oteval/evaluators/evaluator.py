@@ -66,7 +66,7 @@ class NotEvaluated(Exception):
     metadata: Mapping[str, Any] = MappingProxyType({})
 
     def result(self) -> EvaluationResult:
-        """Return the result of the evaluation."""
+        """The result of the evaluation."""
         return EvaluationResult(
             status="not_evaluated", comment=str(self), metadata=dict(self.metadata)
         )
@@ -109,13 +109,13 @@ def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
 
 
 def _gap_text(run: Trajectory, codes: Collection[str]) -> str:
-    """Return the first gap of a run with one of some codes as text, or ""."""
+    """The first gap of a run with one of some codes as text, or ""."""
     gap = next((gap for gap in run.gaps if gap.code in codes), None)
     return "" if gap is None else f"{gap.code}: {gap.detail}"
 
 
 def runs_of(trajectory: Trajectory) -> list[Trajectory]:
-    """Return the runs of a trajectory's conversation, oldest first; the trajectory comes last."""
+    """The runs of a trajectory's conversation, oldest first; the trajectory comes last."""
     runs: list[Trajectory] = []
     run: Trajectory | None = trajectory
     while run is not None:
@@ -139,7 +139,7 @@ class Call:
     call: ToolCall
 
     def __str__(self) -> str:
-        """Return how a comment names the call."""
+        """How a comment names the call."""
         arguments = "arguments were not captured"
         if self.call.arguments is not None:
             arguments = show(self.call.arguments, 60)
@@ -206,11 +206,11 @@ class EvaluationContext:
         return next((m.content for m in self.messages if m.role == "user"), None)
 
     def gap(self, *codes: str) -> Gap | None:
-        """Return the first gap of the runs that has one of some codes, or None."""
+        """The first gap of the runs that has one of some codes, or None."""
         return next((gap for run in self.runs for gap in run.gaps if gap.code in codes), None)
 
     def content_gap(self, *codes: str) -> Gap | None:
-        """Return a gap by which content may be missing, or with one of more codes; or None."""
+        """A gap by which content may be missing, or with one of more codes; or None."""
         return self.gap(*CONTENT_GAPS, *codes)
 
     def require_all_calls(self) -> None:
@@ -325,7 +325,7 @@ class Evaluator(ABC):
         """
 
     def expected_cost(self, messages: Sequence[Message]) -> float | None:  # noqa: ARG002
-        """Return the minimum cost of evaluating messages, in US dollars; None if unknown."""
+        """The minimum cost of evaluating messages, in US dollars; None if unknown."""
         return None
 
     @abstractmethod
@@ -341,7 +341,7 @@ class Evaluator(ABC):
         self,
         references: Sequence[Reference],  # noqa: ARG002
     ) -> OutlineRequest | None:
-        """Return the columns that decide most stored runs, or None if a run is always read.
+        """The columns that decide most stored runs, or None if a run is always read.
 
         Args:
             references: The references that runs may have.
@@ -398,7 +398,7 @@ class Evaluator(ABC):
         return observed(self._returned(best.result()))
 
     def _accepted(self, reference_outputs: Any) -> AnyOf | None:
-        """Return several accepted references; None if there is one.
+        """Several accepted references; None if there is one.
 
         Raises:
             InputError: The evaluator compares with one reference, or the form is wrong.
@@ -411,7 +411,7 @@ class Evaluator(ABC):
         return None
 
     def _decided(self, outputs: Any, reference_outputs: Any) -> EvaluationResult:
-        """Return the result of a call with one reference; see `__call__`.
+        """The result of a call with one reference; see `__call__`.
 
         Raises:
             InputError: The trajectory or the reference cannot be read; the text names the place.
@@ -431,7 +431,7 @@ class Evaluator(ABC):
             return EvaluationResult(status="error", comment=str(error), metadata=metadata)
 
     def _run_of(self, outputs: Any) -> Trajectory | None:
-        """Return the run of a call; None if messages alone are known, and show the calls.
+        """The run of a call; None if messages alone are known, and show the calls.
 
         Raises:
             InputError: The messages cannot be read; the text names the place.
@@ -443,14 +443,14 @@ class Evaluator(ABC):
         return run if run.gaps or run is outputs else None
 
     def _returned(self, result: EvaluationResult) -> dict[str, Any]:
-        """Return a result as callers get it."""
+        """A result as callers get it."""
         metadata = result.metadata
         metadata = {**metadata} if result.status == "ok" else {**metadata, "status": result.status}
         score, comment = self.figure_of(result), result.comment or None
         return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
 
     def figure_of(self, result: EvaluationResult) -> float | bool | None:
-        """Return the score that callers get: a bool where there is a pass."""
+        """The score that callers get: a bool where there is a pass."""
         return result.score if result.passed is None else result.passed
 
     async def acall(self, **case: Any) -> dict[str, Any]:
@@ -458,15 +458,15 @@ class Evaluator(ABC):
         return self(**case)
 
     def describe(self) -> dict[str, Any]:
-        """Return the options as JSON values, to hash into the evaluator's version."""
+        """The options as JSON values, to hash into the evaluator's version."""
         return {"type": self.type, "key": self.key, **describe_options(self)}
 
     def describe_verdict(self) -> dict[str, Any]:
-        """Return the options that only verdicts on stored runs depend on, such as a threshold."""
+        """The options that only verdicts on stored runs depend on, such as a threshold."""
         return {}
 
     def prepare(self, resources: Resources) -> Self:  # noqa: ARG002
-        """Return the evaluator with the files and functions that its options name.
+        """The evaluator with the files and functions that its options name.
 
         Raises:
             ConfigError: A file or function is missing.
@@ -478,7 +478,7 @@ class Evaluator(ABC):
 
 
 def _tools_beside(outputs: Any) -> tuple[Mapping[str, Any], ...]:
-    """Return the definitions beside the messages; those of a `Trajectory` are its runs'."""
+    """The definitions beside the messages; those of a `Trajectory` are its runs'."""
     if isinstance(outputs, Trajectory):
         return ()
     tools = field_of(outputs, "tools") if not isinstance(outputs, (list, tuple)) else None

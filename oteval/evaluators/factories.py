@@ -38,14 +38,14 @@ class AsyncEvaluator(Protocol[E_co]):
 
 
 def as_async(evaluator: E) -> AsyncEvaluator[E]:
-    """Return a coroutine function that evaluates as an evaluator does."""
+    """A coroutine function that evaluates as an evaluator does."""
     evaluate = named_partial(_evaluate_async, evaluator.key, evaluator)
     evaluate.evaluator = evaluator
     return evaluate  # type: ignore[no-any-return]
 
 
 def named_partial(function: Callable[..., Any], name: str, *args: Any) -> Any:
-    """Return a function with its first arguments filled in, under a name; it can be pickled.
+    """A function with its first arguments filled in, under a name; it can be pickled.
 
     Frameworks ask `inspect.iscoroutinefunction`, which sees through a partial of a coroutine
     function, and take the name for that of the score.
@@ -70,7 +70,7 @@ async def _evaluate_async(
 
 
 def async_variant(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a coroutine function that calls a function."""
+    """A coroutine function that calls a function."""
 
     @functools.wraps(function)
     async def variant(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -43,7 +43,7 @@ class FieldJudge(Protocol):
     """Asks a language model whether two values of a field agree."""
 
     def ask(self, name: str, criterion: str, output: Any, reference: Any) -> FieldAnswer:
-        """Return the answer.
+        """The answer.
 
         Args:
             name: The path of the field.
@@ -67,11 +67,11 @@ class FieldComparison(ABC):
 
     @abstractmethod
     def problem(self, path: str, out: Any, ref: Any) -> str | None:
-        """Return why two values differ; None where they agree."""
+        """Why two values differ; None where they agree."""
 
     @abstractmethod
     def describe(self) -> Any:
-        """Return the JSON value by which equal comparisons are told from others."""
+        """The JSON value by which equal comparisons are told from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Within(FieldComparison):
             return mismatch
 
     def describe(self) -> Any:
-        """Return the tolerances."""
+        """The tolerances."""
         return {"abs": self.absolute, "rel": self.relative}
 
 
@@ -140,7 +140,7 @@ class AsRule(FieldComparison):
         return None if self.rule.matches(out, ref) else how_they_differ(path, out, ref)
 
     def describe(self) -> Any:
-        """Return the rule's mode."""
+        """The rule's mode."""
         return self.rule.describe()
 
 
@@ -167,7 +167,7 @@ class Judged(FieldComparison):
         return f"{how_they_differ(path, out, ref)} (judged to differ{reasoning})"
 
     def describe(self) -> Any:
-        """Return the criterion."""
+        """The criterion."""
         return {"judged": self.criterion}
 
 
@@ -194,11 +194,11 @@ class ByField(Rule):
         return any(isinstance(field, Judged) for field in self.fields.values())
 
     def matches(self, out: Any, ref: Any) -> bool:
-        """Return whether all fields match. A model is asked only if nothing else differs."""
+        """Whether all fields match. A model is asked only if nothing else differs."""
         return self.explain(out, ref) is None
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """Return the first field that differs; those that a model compares come last."""
+        """The first field that differs; those that a model compares come last."""
         questions: list[tuple[str, Judged, Any, Any]] = []
         problem = next(self._problems(out, ref, "", "", questions), None)
         if problem is not None:
@@ -209,11 +209,11 @@ class ByField(Rule):
         return next((problem for problem in problems if problem is not None), None)
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
-        """Return None: no value says how the fields are compared."""
+        """None: no value says how the fields are compared."""
         return None
 
     def describe(self) -> Any:
-        """Return the comparisons, and the rule of the others."""
+        """The comparisons, and the rule of the others."""
         fields = {path: self.fields[path].describe() for path in sorted(self.fields)}
         others = self.rule.describe()
         return {"by_field": fields, "others": others, "missing_ok": self.missing_ok}
@@ -266,7 +266,7 @@ class ByField(Rule):
                 yield how_they_differ(here, left, right)
 
     def _absent(self, out: Any, ref: Any) -> str | None:
-        """Return a field that neither side has."""
+        """A field that neither side has."""
         names = {*_names(out, ""), *_names(ref, "")}
         return next((name for name in self.fields if name not in names), None)
 

@@ -56,11 +56,11 @@ class FunctionEvaluator(Evaluator):
         return self.timeout
 
     def prepare(self, resources: Resources) -> Self:
-        """Return the evaluator with its function imported."""
+        """The evaluator with its function imported."""
         return replace(self, function=resources.load_function(self.call))
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
-        """Return the function's result for a run."""
+        """The function's result for a run."""
         expected = context.reference_outputs
         reference = None if expected is None else to_messages(expected)
         available = {
@@ -72,12 +72,12 @@ class FunctionEvaluator(Evaluator):
         return result_of(call_with(self.function, available, self.timeout))
 
     def describe(self) -> dict[str, Any]:
-        """Return the options as JSON values, to hash into the evaluator's version."""
+        """The options as JSON values, to hash into the evaluator's version."""
         return {"type": self.type, "call": self.call, "code": code_version(self.function)}
 
 
 def result_of(value: Any) -> EvaluationResult:
-    """Return the result that a function's return value stands for.
+    """The result that a function's return value stands for.
 
     Raises:
         TypeError: The value is not a result.
@@ -132,7 +132,7 @@ def load_function(reference: str) -> Callable[..., Any]:
 
 
 def code_version(function: Callable[..., Any]) -> str:
-    """Return a hash of a function's source, so that changed code is a new version.
+    """A hash of a function's source, so that changed code is a new version.
 
     For a callable object, it is the hash of its class; without source, of its name.
     """

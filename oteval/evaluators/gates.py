@@ -121,7 +121,7 @@ def check_gate(
     min_evaluated: int = 1,
     max_errors: int | None = None,
 ) -> GateResult:
-    """Return whether a tally meets a gate; a figure that is not there does not.
+    """Whether a tally meets a gate; a figure that is not there does not.
 
     Args:
         counted: The evaluator's scores.

@@ -29,7 +29,7 @@ def reordered_lists(
     extra: Sequence[int],
     missing: Sequence[int],
 ) -> dict[str, list[str]]:
-    """Return the lists whose order alone keeps unpaired calls apart.
+    """The lists whose order alone keeps unpaired calls apart.
 
     Args:
         out: The output's calls.
@@ -62,7 +62,7 @@ def reordered_lists(
 
 
 def call_lists(rule: Rule, out: Any, ref: Any) -> list[str]:
-    """Return the paths of the lists whose order alone keeps two calls' arguments apart.
+    """The paths of the lists whose order alone keeps two calls' arguments apart.
 
     Args:
         rule: How the arguments are compared.
@@ -86,7 +86,7 @@ def call_lists(rule: Rule, out: Any, ref: Any) -> list[str]:
 
 
 def option_for(rule: Rule, paths: Sequence[str]) -> str:
-    """Return the argument mode that compares lists as sets, as JSON text.
+    """The argument mode that compares lists as sets, as JSON text.
 
     Args:
         rule: How the arguments are compared now; lists that are sets stay sets.
@@ -97,14 +97,14 @@ def option_for(rule: Rule, paths: Sequence[str]) -> str:
 
 
 def may_hold_lists(out: CallTable, i: int, ref: CallTable, j: int) -> bool:
-    """Return whether the arguments of both calls may hold a list; it takes no parsing."""
+    """Whether the arguments of both calls may hold a list; it takes no parsing."""
     if out.textual and "[" not in out.raw[i]:
         return False
     return bool(_with_lists(out, (i,)) and _with_lists(ref, (j,)))
 
 
 def _with_lists(table: CallTable, calls: Sequence[int]) -> list[int]:
-    """Return the calls whose arguments may hold a list."""
+    """The calls whose arguments may hold a list."""
     raw = table.raw
     if table.textual:
         return [call for call in calls if "[" in raw[call]]

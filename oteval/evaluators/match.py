@@ -85,11 +85,11 @@ class FigureMatch(Evaluator):
     threshold: float
 
     def figure_of(self, result: EvaluationResult) -> float | bool | None:
-        """Return the score that callers get: the figure that `score_type` names."""
+        """The score that callers get: the figure that `score_type` names."""
         return result.passed if self.score_type == "bool" else result.score
 
     def result_of(self, verdict: Verdict, **figures: Any) -> EvaluationResult:
-        """Return a verdict as a result, with more figures in its metadata."""
+        """A verdict as a result, with more figures in its metadata."""
         passed, metadata = verdict.passed, verdict.metadata()
         score = 1.0 if passed else 0.0
         if self.score_type != "bool":
@@ -103,7 +103,7 @@ class FigureMatch(Evaluator):
         )
 
     def describe_verdict(self) -> dict[str, Any]:
-        """Return the threshold: only verdicts on stored runs depend on it."""
+        """The threshold: only verdicts on stored runs depend on it."""
         return {"threshold": self.threshold}
 
 
@@ -214,7 +214,7 @@ class TrajectoryMatch(FigureMatch):
             self.judge.check_prices(limits)
 
     def prepare(self, resources: Resources) -> Self:
-        """Return the evaluator with its judge created."""
+        """The evaluator with its judge created."""
         return self if self.judge is None else replace(self, judge=self.judge.prepare(resources))
 
     def close(self) -> None:
@@ -263,7 +263,7 @@ class TrajectoryMatch(FigureMatch):
         return self.result_of(compare(outputs, reference, spec))
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:
-        """Return the columns of the calls, unless arguments are compared by more than equality."""
+        """The columns of the calls, unless arguments are compared by more than equality."""
         rules = [self.spec.args, *self.spec.overrides.values()]
         if self.spec.view != "all" or not all(map(compares_hashes, rules)):
             return None
@@ -316,7 +316,7 @@ class TrajectoryMatch(FigureMatch):
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return the options as JSON values, to hash into the evaluator's version."""
+        """The options as JSON values, to hash into the evaluator's version."""
         return {
             "type": self.type,
             "key": self.key,
@@ -377,7 +377,7 @@ def _marked(messages: Sequence[Message]) -> list[Message]:
 
 
 def _lenient(rule: Rule) -> Rule:
-    """Return a rule that also accepts arguments that were not captured."""
+    """A rule that also accepts arguments that were not captured."""
     return Custom(lambda out, ref: out is _UNKNOWN or ref is _UNKNOWN or rule.matches(out, ref))
 
 
@@ -413,7 +413,7 @@ def create_async_trajectory_match_evaluator(**options: Any) -> AsyncEvaluator[Tr
 
 
 def _field_judge(value: Any) -> Any:
-    """Return the judge of an option; judges take long to import, so that few evaluators do."""
+    """The judge of an option; judges take long to import, so that few evaluators do."""
     from .judge.field_judge import field_judge
 
     return field_judge(value)

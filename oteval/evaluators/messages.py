@@ -21,7 +21,7 @@ __all__ = ["entries", "is_message", "to_messages"]
 
 
 def to_messages(value: Any, place: str = "messages") -> tuple[Message, ...]:
-    """Return the messages of a trajectory in whatever form.
+    """The messages of a trajectory in whatever form.
 
     Args:
         value: A list of messages, one message, a dict with ``messages``, or an object with
@@ -38,7 +38,7 @@ def to_messages(value: Any, place: str = "messages") -> tuple[Message, ...]:
 
 
 def entries(value: Any, name: str) -> tuple[Sequence[Any], str]:
-    """Return the list of messages that a value holds, still in their own form.
+    """The list of messages that a value holds, still in their own form.
 
     Args:
         value: As for `to_messages`.
@@ -87,7 +87,7 @@ def _entries_of_mapping(value: Mapping[str, Any], name: str) -> tuple[Sequence[A
 
 
 def is_message(value: Any) -> bool:
-    """Return whether a value is one message, in any form that tells its role; a run is none."""
+    """Whether a value is one message, in any form that tells its role; a run is none."""
     if isinstance(value, Message):
         return True
     data = None if isinstance(value, (str, list, tuple)) else plain_data(value)

@@ -15,7 +15,7 @@ _PREFIX = "openai:"
 
 
 def model_name(model: str, base_url: str | None, instead: str) -> str:
-    """Return a model's name without the prefix ``openai:``.
+    """A model's name without the prefix ``openai:``.
 
     Args:
         model: ``openai:NAME``; at a server of the user's own any name.
@@ -37,7 +37,7 @@ def model_name(model: str, base_url: str | None, instead: str) -> str:
 def open_client(
     base_url: str | None, api_key: str | None, *, timeout: float, max_retries: int = 2
 ) -> Any:
-    """Return an ``openai.OpenAI`` client; a server of the user's own needs no key.
+    """An ``openai.OpenAI`` client; a server of the user's own needs no key.
 
     Args:
         base_url: The server's address; else ``OPENAI_BASE_URL``.
@@ -61,7 +61,7 @@ def open_client(
 
 
 def http_client(*, is_async: bool) -> Any:
-    """Return an HTTP client for a client of the ``openai`` package."""
+    """An HTTP client for a client of the ``openai`` package."""
     import openai
 
     if is_async:
@@ -70,7 +70,7 @@ def http_client(*, is_async: bool) -> Any:
 
 
 def refused_redirect(error: Any) -> str:
-    """Return the address of a redirect that an exception of ``openai`` comes from, or ""."""
+    """The address of a redirect that an exception of ``openai`` comes from, or ""."""
     response = getattr(error, "response", None)
     extensions = getattr(response, "extensions", None) or {}
     return str(extensions.get(_REFUSED, ""))

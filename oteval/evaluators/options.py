@@ -158,7 +158,7 @@ class Option(NamedTuple):
 
 @cache
 def options_of(evaluator: type[Evaluator]) -> tuple[Option, ...]:
-    """Return the options of a class, in the order of its fields."""
+    """The options of a class, in the order of its fields."""
     hints = get_type_hints(evaluator, include_extras=True)
     described = descriptions_of(evaluator)
     found = []
@@ -182,7 +182,7 @@ _ATTRIBUTE = re.compile(r"(\w+)(?: \([^)]*\))?: (.*)")
 
 
 def descriptions_of(owner: type[Evaluator]) -> dict[str, str]:
-    """Return the descriptions of attributes in the docstrings of a class and its bases."""
+    """The descriptions of attributes in the docstrings of a class and its bases."""
     found: dict[str, str] = {}
     for base in reversed(owner.__mro__):
         name = ""
@@ -224,7 +224,7 @@ def _checked(owner: type[Evaluator], option: Option, value: Any) -> Any:
 
 
 def _explained(name: str, value: Any, error: Any) -> str:
-    """Return the option, its value and the fault, in one line."""
+    """The option, its value and the fault, in one line."""
     for step in error["loc"]:
         # Other steps are the alternatives of a union that pydantic tried.
         if (isinstance(value, Mapping) and step in value) or (
@@ -249,7 +249,7 @@ def _validator(owner: type[Evaluator], name: str) -> TypeAdapter[Any]:
 
 
 def _immutable(value: Any) -> Any:
-    """Return a value that cannot change, of the same meaning."""
+    """A value that cannot change, of the same meaning."""
     if isinstance(value, (set, frozenset)) and all(isinstance(item, str) for item in value):
         return tuple(sorted(value))
     if isinstance(value, (list, tuple)):
@@ -265,7 +265,7 @@ _FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, 
 
 
 def describe_options(evaluator: Evaluator) -> Mapping[str, Any]:
-    """Return the values of an evaluator's options but its key, by name."""
+    """The values of an evaluator's options but its key, by name."""
     return {
         option.name: getattr(evaluator, option.name)
         for option in options_of(type(evaluator))

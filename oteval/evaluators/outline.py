@@ -45,7 +45,7 @@ class CallArguments:
         self.asked: dict[int, None] = {}
 
     def __getitem__(self, call: int) -> Any:
-        """Return the arguments of a call.
+        """The arguments of a call.
 
         Raises:
             Unread: They were not read.
@@ -92,7 +92,7 @@ class _KnownCall(_KnownPart):
 
 
 def run_of(outline: Outline, arguments: CallArguments, attribute: str = "") -> Trajectory:
-    """Return the run that an outline describes; reading unknown attributes raises `Unread`.
+    """The run that an outline describes; reading unknown attributes raises `Unread`.
 
     Args:
         outline: The outline.
@@ -148,7 +148,7 @@ def _attributes(outline: Outline, attribute: str) -> dict[str, Any]:
 
 
 def has_outline_form(evaluator: Evaluator) -> bool:
-    """Return whether `Evaluator.evaluate_outline` belongs to the evaluator's own `evaluate`.
+    """Whether `Evaluator.evaluate_outline` belongs to the evaluator's own `evaluate`.
 
     A subclass that overrides only `evaluate` has another verdict than the outline form it inherits.
     """
@@ -157,5 +157,5 @@ def has_outline_form(evaluator: Evaluator) -> bool:
 
 
 def _owner(evaluator: Evaluator, name: str) -> type:
-    """Return the class that defines a method of an evaluator."""
+    """The class that defines a method of an evaluator."""
     return next(one for one in type(evaluator).__mro__ if name in vars(one))

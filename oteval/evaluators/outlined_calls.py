@@ -18,12 +18,12 @@ _CAPTURED = object()
 
 
 def compares_hashes(rule: Rule) -> bool:
-    """Return whether a rule needs no more of the arguments than whether they are equal."""
+    """Whether a rule needs no more of the arguments than whether they are equal."""
     return rule.blind or rule.by_value
 
 
 def call_hashes(messages: Iterable[Message]) -> list[int | None]:
-    """Return the hash of each call, as the store has it; None where arguments are not known."""
+    """The hash of each call, as the store has it; None where arguments are not known."""
     calls = (call for message in messages for call in message.tool_calls)
     return [
         None if call.arguments is None else call_hash(call.name, call.arguments) for call in calls
@@ -66,7 +66,7 @@ class OutlinedCalls(CallTable):
             self._keys[index] = None if found is None else str(found)
 
     def arguments(self, call: int) -> Any:
-        """Return a call's arguments; None where they were not captured.
+        """A call's arguments; None where they were not captured.
 
         Raises:
             Unread: They were not read.
@@ -74,13 +74,13 @@ class OutlinedCalls(CallTable):
         return None if self.raw[call] is None else self._calls[call].arguments
 
     def key(self, call: int) -> str | None:
-        """Return the hash of a call with its arguments."""
+        """The hash of a call with its arguments."""
         if call in self._keys:
             return self._keys[call]
         raise Unread("arguments")
 
     def captured(self, call: int) -> bool:
-        """Return whether the trace holds the call's arguments."""
+        """Whether the trace holds the call's arguments."""
         if call in self._keys:
             return self.raw[call] is not None
         return self.arguments(call) is not None

@@ -42,7 +42,7 @@ class ComparedStep:
 def in_reference_form(
     run: Sequence[Message], reference: Sequence[Message]
 ) -> tuple[list[ComparedStep], list[ComparedStep], list[str]]:
-    """Return a run's messages and its reference's in the same form.
+    """A run's messages and its reference's in the same form.
 
     Args:
         run: The messages of the run.

@@ -33,12 +33,12 @@ _COMMON = frozenset({"name", "type", "where", "sample", "scope", "reference"})
 
 
 def evaluator_types() -> list[str]:
-    """Return all types, sorted; of other packages those that they announce."""
+    """All types, sorted; of other packages those that they announce."""
     return sorted({*_OWN_MODULES, *_checks(), *announced_evaluators()})
 
 
 def evaluator_class(kind: str) -> type[Evaluator]:
-    """Return the class of a type.
+    """The class of a type.
 
     Raises:
         KeyError: The type is unknown.
@@ -61,7 +61,7 @@ def evaluator_class(kind: str) -> type[Evaluator]:
 
 
 def load_all() -> tuple[dict[str, type[Evaluator]], list[str]]:
-    """Return the classes by type, and the errors of those that cannot be loaded."""
+    """The classes by type, and the errors of those that cannot be loaded."""
     found, problems = {}, []
     for kind in evaluator_types():
         try:
@@ -82,7 +82,7 @@ _OWN_MODULES = {
 
 @cache
 def _check(kind: str) -> type[Evaluator] | None:
-    """Return the check of a type; most are in a module of that name."""
+    """The check of a type; most are in a module of that name."""
     if kind in (module.name for module in pkgutil.iter_modules(checks.__path__)):
         found = _classes_in(import_module(f"{checks.__name__}.{kind}")).get(kind)
         if found is not None:
@@ -99,7 +99,7 @@ def _checks() -> dict[str, type[Evaluator]]:
 
 
 def _classes_in(module: Any) -> dict[str, type[Evaluator]]:
-    """Return the evaluators that a module defines, by type."""
+    """The evaluators that a module defines, by type."""
     return {
         value.type: value
         for value in vars(module).values()
@@ -113,7 +113,7 @@ def _classes_in(module: Any) -> dict[str, type[Evaluator]]:
 
 @cache
 def announced_evaluators() -> Mapping[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of other packages, by type."""
+    """The entry points of other packages, by type."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in entry_points(group=GROUP):
         found[entry.name] = (*found.get(entry.name, ()), entry)
@@ -126,7 +126,7 @@ def _owners(entries: Iterable[EntryPoint], *, is_own: bool) -> list[str]:
 
 
 def _load(entry: EntryPoint) -> type[Evaluator]:
-    """Return the class that an entry point names.
+    """The class that an entry point names.
 
     Raises:
         ConfigError: It cannot be imported, or is not an evaluator.
@@ -144,7 +144,7 @@ def _load(entry: EntryPoint) -> type[Evaluator]:
 
 
 def _problem(found: Any, kind: str) -> str:
-    """Return why an object cannot be the evaluator of a type, or ""."""
+    """Why an object cannot be the evaluator of a type, or ""."""
     if not isinstance(found, type) or not issubclass(found, Evaluator):
         return "is not a subclass of oteval.evaluators.Evaluator"
     if isabstract(found):

@@ -23,7 +23,7 @@ _LANGSMITH = "langsmith.testing._internal"
 
 
 def observed(result: Result) -> Result:
-    """Return an evaluator's result, after those who listen have heard of it.
+    """An evaluator's result, after those who listen have heard of it.
 
     Args:
         result: ``key``, ``score``, ``comment`` and ``metadata``; results without a key, such as

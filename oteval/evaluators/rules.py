@@ -64,11 +64,11 @@ class Rule:
         return False
 
     def key(self, args: Any) -> Hashable:
-        """Return a key that equal arguments share; None equals nothing, not even itself."""
+        """A key that equal arguments share; None equals nothing, not even itself."""
         return canonical_key(args)
 
     def matches(self, out: Any, ref: Any) -> bool:
-        """Return whether the output's arguments match the reference's."""
+        """Whether the output's arguments match the reference's."""
         key = self.key(out)
         return key is not None and key == self.key(ref)
 
@@ -78,11 +78,11 @@ class Rule:
         return None if difference is None else how_they_differ(*difference)
 
     def compared(self, args: Any) -> Any:
-        """Return the value of the arguments that is compared; None where no value says it all."""
+        """The value of the arguments that is compared; None where no value says it all."""
         return args
 
     def describe(self) -> Any:
-        """Return the JSON value by which equal rules are told from others."""
+        """The JSON value by which equal rules are told from others."""
         return self.mode
 
 
@@ -111,7 +111,7 @@ class Ignore(Rule):
         return ""
 
     def explain(self, out: Any, ref: Any) -> str | None:  # noqa: ARG002
-        """Return None: nothing differs."""
+        """None: nothing differs."""
         return None
 
 
@@ -127,11 +127,11 @@ class Subset(Rule):
     mode: ClassVar[str] = "subset"
 
     def matches(self, out: Any, ref: Any) -> bool:
-        """Return whether nothing of the output is outside the reference."""
+        """Whether nothing of the output is outside the reference."""
         return next(self._differences(out, ref), None) is None
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """Return the first thing that is outside."""
+        """The first thing that is outside."""
         difference = next(self._differences(out, ref), None)
         return None if difference is None else how_they_differ(*difference)
 
@@ -166,14 +166,14 @@ class Tolerant(Rule):
     mode: ClassVar[str] = "tolerant"
 
     def key(self, args: Any) -> Hashable:
-        """Return the text of the arguments, written in the one tolerated way."""
+        """The text of the arguments, written in the one tolerated way."""
         try:
             return canonical_key(self.fold(args, ""))
         except RecursionError:
             return None
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """Return the first place where they differ by more than the way of writing."""
+        """The first place where they differ by more than the way of writing."""
         folded = self.fold(out, ""), self.fold(ref, "")
         difference = next(differences(*folded, same), None)
         if difference is None:
@@ -183,15 +183,15 @@ class Tolerant(Rule):
         return how_they_differ(path, out, ref)
 
     def compared(self, args: Any) -> Any:
-        """Return the arguments, written in the one tolerated way."""
+        """The arguments, written in the one tolerated way."""
         return self.fold(args, "")
 
     def describe(self) -> Any:
-        """Return the mode with its sets, and the form of Unicode."""
+        """The mode with its sets, and the form of Unicode."""
         return {"tolerant": {"sets": sorted(self.sets), "unicode": "NFKC"}}
 
     def fold(self, value: Any, path: str) -> Any:
-        """Return a value, written in the one tolerated way.
+        """A value, written in the one tolerated way.
 
         Args:
             value: The value.
@@ -237,7 +237,7 @@ class Fields(Rule):
         return not self.paths
 
     def key(self, args: Any) -> Hashable:
-        """Return the fields' texts; None where a field that must be there is not."""
+        """The fields' texts; None where a field that must be there is not."""
         if self.paths and not isinstance(args, dict):
             return canonical_key(args)
         keys: list[str | None] = []
@@ -250,7 +250,7 @@ class Fields(Rule):
         return tuple(keys)
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """Return the first field that differs or is missing."""
+        """The first field that differs or is missing."""
         if not (isinstance(out, dict) and isinstance(ref, dict)):
             return None if self.matches(out, ref) else how_they_differ("", out, ref)
         for path in self.paths:
@@ -263,14 +263,14 @@ class Fields(Rule):
         return None
 
     def compared(self, args: Any) -> Any:
-        """Return the fields that there are, by path."""
+        """The fields that there are, by path."""
         if not isinstance(args, dict):
             return args
         values = {path: lookup(args, path) for path in self.paths}
         return {path: value for path, value in values.items() if value is not MISSING}
 
     def describe(self) -> Any:
-        """Return the paths."""
+        """The paths."""
         return {"fields": list(self.paths), "missing_ok": self.missing_ok}
 
 
@@ -289,11 +289,11 @@ class Patterns(Rule):
     mode: ClassVar[str] = "regex"
 
     def matches(self, out: Any, ref: Any) -> bool:
-        """Return whether every field of the output fits."""
+        """Whether every field of the output fits."""
         return self.explain(out, ref) is None
 
     def explain(self, out: Any, ref: Any) -> str | None:  # noqa: ARG002
-        """Return the first field that does not fit."""
+        """The first field that does not fit."""
         for path, pattern in self.fields:
             value = lookup(out, path)
             if value is MISSING:
@@ -303,11 +303,11 @@ class Patterns(Rule):
         return None
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
-        """Return None: patterns do not see the order of lists."""
+        """None: patterns do not see the order of lists."""
         return None
 
     def describe(self) -> Any:
-        """Return the patterns."""
+        """The patterns."""
         return {"regex": {path: [p.pattern, p.flags] for path, p in sorted(self.fields)}}
 
 
@@ -325,16 +325,16 @@ class ReferencePatterns(Rule):
     mode: ClassVar[str] = "regex"
 
     def matches(self, out: Any, ref: Any) -> bool:
-        """Return whether the output fits the reference."""
+        """Whether the output fits the reference."""
         return self.explain(out, ref) is None
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """Return the first place that does not fit."""
+        """The first place that does not fit."""
         difference = next(differences(out, ref, self._equal, extra_ok=True), None)
         return None if difference is None else how_they_differ(*difference)
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
-        """Return None: patterns do not see the order of lists."""
+        """None: patterns do not see the order of lists."""
         return None
 
     def _equal(self, out: Any, ref: Any) -> bool:
@@ -366,7 +366,7 @@ class Custom(Rule):
     mode: ClassVar[str] = "callable"
 
     def matches(self, out: Any, ref: Any) -> bool:
-        """Return the answer of the function."""
+        """The answer of the function."""
         answer = self.ask(out, ref)
         if hasattr(answer, "__await__"):
             getattr(answer, "close", bool)()
@@ -377,7 +377,7 @@ class Custom(Rule):
         return bool(answer)
 
     def ask(self, out: Any, ref: Any) -> Any:
-        """Return the function's own answer, which may be awaitable."""
+        """The function's own answer, which may be awaitable."""
         try:
             return self.function(out, ref)
         except Exception:
@@ -386,22 +386,22 @@ class Custom(Rule):
             return False
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """Return the arguments that the function refused."""
+        """The arguments that the function refused."""
         left, right = show_pair(out, ref)
         name = _function_name(self.function)
         return f"{name} says no to {left} in the output against {right} in the reference"
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
-        """Return None: only the function knows how it compares."""
+        """None: only the function knows how it compares."""
         return None
 
     def describe(self) -> Any:
-        """Return the function's name and a digest of its code; a bound object is left out."""
+        """The function's name and a digest of its code; a bound object is left out."""
         return {"callable": _function_name(self.function), "code": _digest(self.function)}
 
 
 def fits(pattern: Pattern, value: Any) -> bool:
-    """Return whether a whole value fits a pattern; values other than text as JSON text."""
+    """Whether a whole value fits a pattern; values other than text as JSON text."""
     return pattern.fullmatch(value if isinstance(value, str) else dumps(value))
 
 
@@ -423,7 +423,7 @@ def _function_name(function: Any) -> str:
 
 
 def _digest(function: Any) -> str:
-    """Return a hash of a function's code that is the same in every process."""
+    """A hash of a function's code that is the same in every process."""
     code = getattr(getattr(function, "func", function), "__code__", None)
     digest = hashlib.blake2b(digest_size=8)
     waiting = [code] if isinstance(code, CodeType) else []

@@ -18,7 +18,7 @@ __all__ = ["gaps_beside", "passed_run"]
 
 
 def passed_run(outputs: Any, name: str = "outputs", run_id: str = "") -> Trajectory:
-    """Return the run that a caller passed.
+    """The run that a caller passed.
 
     Of messages, it has the gaps beside them, and that of calls which they do not show.
 
@@ -38,7 +38,7 @@ def passed_run(outputs: Any, name: str = "outputs", run_id: str = "") -> Traject
 
 
 def gaps_beside(outputs: Any) -> tuple[Gap, ...]:
-    """Return the gaps beside the messages of a dict; none if it has no list of gaps.
+    """The gaps beside the messages of a dict; none if it has no list of gaps.
 
     Items that cannot be read stand for unknown content; without messages they are an agent's data.
     """
@@ -53,7 +53,7 @@ def gaps_beside(outputs: Any) -> tuple[Gap, ...]:
 
 
 def _gap(value: Any) -> Gap | None:
-    """Return a gap, its JSON form or its code as a gap; None for anything else."""
+    """A gap, its JSON form or its code as a gap; None for anything else."""
     if isinstance(value, Gap):
         return value
     code = value.get("code") if isinstance(value, Mapping) else None

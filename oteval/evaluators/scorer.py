@@ -24,7 +24,7 @@ _SPACE = float(1 << 64)
 
 
 def is_drawn(salt: str, evaluator: str, trace_id: str, rate: float) -> bool:
-    """Return whether a sample contains a trace; the same arguments give the same answer.
+    """Whether a sample contains a trace; the same arguments give the same answer.
 
     Args:
         salt: A text that changes the sample.
@@ -40,7 +40,7 @@ def is_drawn(salt: str, evaluator: str, trace_id: str, rate: float) -> bool:
 
 
 def version_of(description: Mapping[str, Any]) -> str:
-    """Return an evaluator's version: a hash of everything that its verdict depends on."""
+    """An evaluator's version: a hash of everything that its verdict depends on."""
     return hashlib.blake2b(canonical(description).encode(), digest_size=6).hexdigest()
 
 
@@ -65,14 +65,14 @@ class Scorer:
     scope: Literal["turn", "conversation"] = "turn"
 
     def wants(self, trajectory: Trajectory, salt: str) -> bool:
-        """Return whether to score a trajectory: it is selected, and the sample contains it."""
+        """Whether to score a trajectory: it is selected, and the sample contains it."""
         trace_id = trajectory.root_span.trace_id
         return self.where.matches(trajectory) and is_drawn(salt, self.name, trace_id, self.sample)
 
     def score(
         self, trajectory: Trajectory, reference: Reference | None, problem: str, time_ns: int
     ) -> Score:
-        """Return the score of a trajectory, also if the evaluator fails.
+        """The score of a trajectory, also if the evaluator fails.
 
         Args:
             trajectory: The trajectory.
@@ -84,7 +84,7 @@ class Scorer:
         return self.score_of(trajectory, result, time_ns)
 
     def score_of(self, trajectory: Trajectory, result: EvaluationResult, time_ns: int) -> Score:
-        """Return a result of this evaluator as the score of a trajectory."""
+        """A result of this evaluator as the score of a trajectory."""
         root = trajectory.root_span
         return Score(
             trajectory_id=trajectory.id,
@@ -106,7 +106,7 @@ class Scorer:
     def outlined_result(
         self, run: Trajectory, outline: Outline, reference: Reference | None, problem: str
     ) -> EvaluationResult | None:
-        """Return the result of a run of which only an outline is known.
+        """The result of a run of which only an outline is known.
 
         Args:
             run: The run as `oteval.evaluators.outline.run_of` returns it.
@@ -136,7 +136,7 @@ class Scorer:
         problem: str,
         evaluate: Callable[[EvaluationContext], EvaluationResult],
     ) -> EvaluationResult:
-        """Return the result of a run with its reference, or with the best of several."""
+        """The result of a run with its reference, or with the best of several."""
         accepted = reference.alternatives if reference is not None else ()
         option = self.evaluator.reference
         if accepted and option is None:  # it compares with nothing
@@ -162,7 +162,7 @@ class Scorer:
     def _context(
         self, trajectory: Trajectory, reference: Reference | None, problem: str
     ) -> EvaluationContext:
-        """Return the context of an evaluation.
+        """The context of an evaluation.
 
         Raises:
             NotEvaluated: The reference or the messages are missing.
@@ -182,7 +182,7 @@ class Scorer:
         )
 
     def _result(self, context: EvaluationContext) -> EvaluationResult:
-        """Return the result of an evaluation, also if the evaluator fails."""
+        """The result of an evaluation, also if the evaluator fails."""
         try:
             return self.evaluator.evaluate(context)
         except NotEvaluated as reason:

@@ -54,7 +54,7 @@ class MatchSpec:
     strict_order: bool = False
 
     def rule(self, tool: str) -> Rule:
-        """Return how the arguments of a tool's calls are compared."""
+        """How the arguments of a tool's calls are compared."""
         return self.overrides.get(tool, self.args)
 
     @property
@@ -64,7 +64,7 @@ class MatchSpec:
         return any(isinstance(rule, ByField) and rule.asks_model for rule in rules)
 
     def describe(self) -> dict[str, Any]:
-        """Return the comparison as JSON values, to hash into an evaluator's version."""
+        """The comparison as JSON values, to hash into an evaluator's version."""
         pattern: list[Any] = _OLD_PATTERN if self.view != "effects" else [RULE_VERSION]
         if self.error_pattern is not None:
             pattern = [self.error_pattern.pattern, int(self.error_pattern.flags)]

@@ -94,7 +94,7 @@ def match_strict(
 
 
 def _first_role(left: list[str], right: list[str]) -> int:
-    """Return the first position whose roles differ; past the end where none does."""
+    """The first position whose roles differ; past the end where none does."""
     if left == right:
         return len(left)
     roles = enumerate(zip(left, right, strict=False))
@@ -121,7 +121,7 @@ def _first_unpaired(group: list[int], left: _Side, right: _Side, pairs: Pairs) -
 
 
 def _groups(left: _Side, right: _Side, spec: MatchSpec) -> list[list[int]]:
-    """Return the positions that hold calls, those compared together in one list."""
+    """The positions that hold calls, those compared together in one list."""
     positions = sorted(left.calls.keys() | right.calls.keys())
     if spec.strict_order or not (left.table.times or right.table.times):
         return [[position] for position in positions]

@@ -49,7 +49,7 @@ MISSING = _Missing()
 
 
 def canonical_key(value: Any) -> str | None:
-    """Return the text that all equal values share.
+    """The text that all equal values share.
 
     Args:
         value: A JSON-like value.
@@ -64,7 +64,7 @@ def canonical_key(value: Any) -> str | None:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are equal: ``1`` equals ``1.0``, but neither true nor ``"1"``."""
+    """Whether two values are equal: ``1`` equals ``1.0``, but neither true nor ``"1"``."""
     if type(left) is type(right) and isinstance(left, (str, int)):
         return bool(left == right)
     key = canonical_key(left)
@@ -72,7 +72,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def folded(text: str) -> str:
-    """Return the form of a text that does not depend on case, white space or Unicode's forms.
+    """The form of a text that does not depend on case, white space or Unicode's forms.
 
     Args:
         text: Any text.
@@ -87,7 +87,7 @@ def folded(text: str) -> str:
 
 
 def lookup(value: Any, path: str) -> Any:
-    """Return the value at a dotted path.
+    """The value at a dotted path.
 
     A key that itself holds dots is found as well: the longest key that fits comes first.
 
@@ -170,7 +170,7 @@ def differences(
 
 
 def holds_list(value: Any) -> bool:
-    """Return whether a value is a list of several items, or holds one."""
+    """Whether a value is a list of several items, or holds one."""
     if isinstance(value, dict):
         return any(map(holds_list, value.values()))
     if isinstance(value, (list, tuple)):
@@ -179,7 +179,7 @@ def holds_list(value: Any) -> bool:
 
 
 def sorted_lists(value: Any) -> Any:
-    """Return a value with the items of all lists in one order, whatever order they came in."""
+    """A value with the items of all lists in one order, whatever order they came in."""
     if isinstance(value, dict):
         return {key: sorted_lists(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -188,7 +188,7 @@ def sorted_lists(value: Any) -> Any:
 
 
 def show(value: Any, limit: int = 60) -> str:
-    """Return a value as JSON text, cut to a readable length."""
+    """A value as JSON text, cut to a readable length."""
     if type(value) is int and -_SMALL < value < _SMALL:
         return str(value)  # ten times faster than the general way
     try:
@@ -199,7 +199,7 @@ def show(value: Any, limit: int = 60) -> str:
 
 
 def show_pair(out: Any, ref: Any) -> tuple[str, str]:
-    """Return two differing values as text, both cut around the first character that differs."""
+    """Two differing values as text, both cut around the first character that differs."""
     left, right = show(out, 4000), show(ref, 4000)
     if max(len(left), len(right)) <= _PAIRED:
         return left, right

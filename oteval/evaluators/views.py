@@ -59,7 +59,7 @@ def select(
 
 
 def write_tools(spec: MatchSpec, *trajectories: Any) -> frozenset[str]:
-    """Return the tools that change something.
+    """The tools that change something.
 
     Args:
         spec: The configuration, with the declared ones.
@@ -100,7 +100,7 @@ def _hints(tools: Any) -> dict[str, bool]:
 def failed_calls(
     messages: Iterable[Message], error_pattern: Pattern | re.Pattern[str] | None
 ) -> set[int]:
-    """Return the indexes of the calls whose result is an error.
+    """The indexes of the calls whose result is an error.
 
     Args:
         messages: The trajectory.
@@ -114,7 +114,7 @@ def failed_calls(
 
 
 def results_of(messages: Iterable[Message]) -> dict[int, Message]:
-    """Return the results of a trajectory's calls by the calls' indexes.
+    """The results of a trajectory's calls by the calls' indexes.
 
     Args:
         messages: The trajectory.
@@ -164,7 +164,7 @@ def _by_order(call_id: str, name: str, result: Message) -> bool:
 
 
 def outcome_by(result: Message, error_pattern: Pattern | re.Pattern[str] | None) -> CallOutcome:
-    """Return the outcome of a call.
+    """The outcome of a call.
 
     Args:
         result: The tool's message.

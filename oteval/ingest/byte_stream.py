@@ -30,13 +30,13 @@ class ByteStream:
         self._at = 0
 
     def head(self, size: int) -> bytes:
-        """Return the next `size` bytes, or fewer at the end, without consuming them."""
+        """The next `size` bytes, or fewer at the end, without consuming them."""
         if self._at + size > len(self._buffer):
             self.put_back(self.take(size))
         return self._buffer[self._at : self._at + size]
 
     def take(self, size: int) -> bytes:
-        """Return the next `size` bytes, or fewer at the end."""
+        """The next `size` bytes, or fewer at the end."""
         parts = []
         missing = size
         while missing > 0 and self._fill():
@@ -47,7 +47,7 @@ class ByteStream:
         return b"".join(parts)
 
     def chunk(self) -> bytes:
-        """Return the rest of the current chunk or the next one, b"" at the end."""
+        """The rest of the current chunk or the next one, b"" at the end."""
         if not self._fill():
             return b""
         data = self._buffer[self._at :]
@@ -55,7 +55,7 @@ class ByteStream:
         return data
 
     def next_line(self, limit: int) -> bytes:
-        """Return the next line with its newline, b"" at the end.
+        """The next line with its newline, b"" at the end.
 
         Args:
             limit: Bytes from which on a line is returned in parts: this call returns about the

@@ -59,12 +59,12 @@ _COUNT = re.compile(r"\d{1,15}", re.ASCII).fullmatch
 
 
 def is_span(columns: Mapping[str, Any] | frozenset[str]) -> bool:
-    """Return whether a row with these columns is from ``otel_traces``."""
+    """Whether a row with these columns is from ``otel_traces``."""
     return "TraceId" in columns and "SpanId" in columns and "SpanName" in columns
 
 
 def is_log(columns: Mapping[str, Any] | frozenset[str]) -> bool:
-    """Return whether a row with these columns is from ``otel_logs``."""
+    """Whether a row with these columns is from ``otel_logs``."""
     if "Timestamp" not in columns or "Body" not in columns:
         return False
     return any(name in columns for name in ("LogAttributes", "SeverityText", "SeverityNumber"))
@@ -161,7 +161,7 @@ def decode_log(row: Object, out: Decoded) -> None:
 
 
 def _body(value: Any) -> Any:
-    """Return a body; an object or list, which the table stores as JSON text, is parsed."""
+    """A body; an object or list, which the table stores as JSON text, is parsed."""
     if not isinstance(value, str) or not value.startswith(("{", "[")):
         return value or None
     try:
@@ -179,7 +179,7 @@ def _resource(row: Object, problems: list[str]) -> dict[str, Any]:
 
 
 def _scope(row: Object, attributes: dict[str, Any], problems: list[str]) -> tuple[str, str]:
-    """Return the scope and its version, which old tables store among the attributes."""
+    """The scope and its version, which old tables store among the attributes."""
     name, version = _text(row, "ScopeName", problems), _text(row, "ScopeVersion", problems)
     if "ScopeName" not in row:
         name, version = _pop_text(attributes, _SCOPE), _pop_text(attributes, _SCOPE_VERSION)
@@ -241,7 +241,7 @@ def _nested(
 
 
 def _attributes(value: Any, field: str, problems: list[str]) -> dict[str, Any]:
-    """Return attributes from a map, from pairs, or from a nested object, which may be text."""
+    """Attributes from a map, from pairs, or from a nested object, which may be text."""
     value = _plain(value)
     if isinstance(value, str):
         with suppress(ValueError):
@@ -294,7 +294,7 @@ def _plain(value: Any) -> Any:
 
 
 def _enum(value: Any, field: str, prefix: str, names: Sequence[str], problems: list[str]) -> int:
-    """Return the number of a kind or status, which is written by name, with or without prefix."""
+    """The number of a kind or status, which is written by name, with or without prefix."""
     value = _plain(value)
     if isinstance(value, str):
         name = value.upper().removeprefix(prefix)
@@ -306,7 +306,7 @@ def _enum(value: Any, field: str, prefix: str, names: Sequence[str], problems: l
 
 
 def _time(value: Any, field: str, problems: list[str]) -> int:
-    """Return a time in ns, from a date and time, from seconds as text, or from a number."""
+    """A time in ns, from a date and time, from seconds as text, or from a number."""
     value = _plain(value)
     if value is None or value == "":
         return 0

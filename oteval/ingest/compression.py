@@ -54,7 +54,7 @@ class Source:
         return self._raw.count
 
     def original(self) -> BinaryIO | None:
-        """Return the file, rewound; None if it is compressed or not seekable."""
+        """The file, rewound; None if it is compressed or not seekable."""
         return None if self._is_compressed else self._raw.rewound()
 
     def set_progress(self, fraction: float, size: int) -> None:
@@ -67,7 +67,7 @@ class Source:
         self._raw.count = max(self._raw.count, min(int(fraction * size), size))
 
     def read(self) -> bytes:
-        """Return the next chunk, b"" at the end.
+        """The next chunk, b"" at the end.
 
         Raises:
             OSError: The file cannot be read.
@@ -178,7 +178,7 @@ class _Counted:
         self._first = data
 
     def rewound(self) -> BinaryIO | None:
-        """Return the file itself, rewound; None if it is not seekable."""
+        """The file itself, rewound; None if it is not seekable."""
         file = self._file
         if not isinstance(file, io.BufferedIOBase) or not file.seekable():
             return None
@@ -187,7 +187,7 @@ class _Counted:
 
 
 def _is_skippable(head: bytes) -> bool:
-    """Return whether the bytes begin a skippable zstd frame, which carries application data."""
+    """Whether the bytes begin a skippable zstd frame, which carries application data."""
     return len(head) >= 4 and 0x50 <= head[0] <= 0x5F and head[1:4] == b"\x2a\x4d\x18"
 
 
@@ -200,7 +200,7 @@ def _zstd_stream(file: Any) -> Any:
 
 
 def _salvaged(member: Any, data: bytes) -> bytes:
-    """Return the data that a gzip member decompresses to before its first damaged byte."""
+    """The data that a gzip member decompresses to before its first damaged byte."""
     out = bytearray()
     try:
         for index in range(len(data)):

@@ -39,12 +39,12 @@ _STATE = re.compile(r"\{key=(.*?), value=(.*?)\}")
 
 
 def is_span(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is a span that ``ReadableSpan.to_json`` printed."""
+    """Whether an object is a span that ``ReadableSpan.to_json`` printed."""
     return document.keys() >= _SPAN_KEYS and "traceId" not in document
 
 
 def is_log(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is a log record that the SDK's ``to_json`` printed."""
+    """Whether an object is a log record that the SDK's ``to_json`` printed."""
     return document.keys() >= _LOG_KEYS and "resource" in document
 
 
@@ -115,7 +115,7 @@ def decode_log(document: Object, out: Decoded) -> None:
 
 
 def _ids(holder: Object, problems: list[str]) -> tuple[str, str]:
-    """Return the trace and span id of an object, "" for one that is missing or invalid."""
+    """The trace and span id of an object, "" for one that is missing or invalid."""
     ids = []
     for key, read in (("trace_id", as_trace_id), ("span_id", as_span_id)):
         value = read(_hex(holder.get(key)))
@@ -126,12 +126,12 @@ def _ids(holder: Object, problems: list[str]) -> tuple[str, str]:
 
 
 def _hex(value: Any) -> Any:
-    """Return an id without the prefix 0x, which the SDK prints."""
+    """An id without the prefix 0x, which the SDK prints."""
     return value.removeprefix("0x") if isinstance(value, str) else value
 
 
 def _enum(value: Any, field: str, names: Mapping[str, int], problems: list[str]) -> int:
-    """Return the number of an enumeration value, which is printed by its name."""
+    """The number of an enumeration value, which is printed by its name."""
     if value is None:
         return 0
     number = names.get(str(value).rpartition(".")[2])
@@ -160,7 +160,7 @@ def _attributes(holder: Object, problems: list[str]) -> dict[str, Any]:
 
 
 def _resource(document: Object, problems: list[str]) -> dict[str, Any]:
-    """Return the resource's attributes, which older versions print at its top level."""
+    """The resource's attributes, which older versions print at its top level."""
     resource = as_object(document.get("resource"), "resource", problems)
     if isinstance(resource.get("attributes"), dict):
         return _attributes(resource, problems)

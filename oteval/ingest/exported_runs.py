@@ -34,7 +34,7 @@ _MAX_INT64 = (1 << 63) - 1
 
 
 def is_run(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is an exported run."""
+    """Whether an object is an exported run."""
     return document.keys() >= _KEYS
 
 
@@ -91,7 +91,7 @@ class _Fields:
         self._path = path
 
     def get(self, key: str, kind: type) -> Any:
-        """Return a value of the given type."""
+        """A value of the given type."""
         value = self._document.get(key)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             expected = {str: "text", list: "a list", dict: "an object", int: "a whole number"}[kind]
@@ -99,22 +99,22 @@ class _Fields:
         return value
 
     def text(self, key: str) -> str:
-        """Return a string; "" for null and a missing field."""
+        """A string; "" for null and a missing field."""
         return "" if self._document.get(key) is None else str(self.get(key, str))
 
     def texts(self, key: str, *, missing: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return a list of strings; `missing` where files of earlier versions have none."""
+        """A list of strings; `missing` where files of earlier versions have none."""
         if missing is not None and key not in self._document:
             return tuple(missing)
         return tuple(map(str, self.get(key, list)))
 
     def items(self, key: str) -> Sequence[Any]:
-        """Return a list; an empty one for null and a missing field."""
+        """A list; an empty one for null and a missing field."""
         values: list[Any] = [] if self._document.get(key) is None else self.get(key, list)
         return values
 
     def integer(self, key: str, *, missing: int | None = None) -> int:
-        """Return a whole number that is not negative and fits into 64 bits.
+        """A whole number that is not negative and fits into 64 bits.
 
         Args:
             key: The field.
@@ -167,7 +167,7 @@ def _call(document: Any, path: str) -> ToolCall:
 
 
 def _arguments(text: str) -> Any:
-    """Return the arguments in JSON text; the text itself if it is not JSON, None if it is empty."""
+    """The arguments in JSON text; the text itself if it is not JSON, None if it is empty."""
     if not text:
         return None
     try:

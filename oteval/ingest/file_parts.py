@@ -33,7 +33,7 @@ class FilePart(NamedTuple):
 
 
 def split_file(path: str | Path, part_size: int) -> list[FilePart]:
-    """Return the parts of a file of JSON lines in order, or no parts if it cannot be cut.
+    """The parts of a file of JSON lines in order, or no parts if it cannot be cut.
 
     Args:
         path: The file.
@@ -56,7 +56,7 @@ def split_file(path: str | Path, part_size: int) -> list[FilePart]:
 
 
 def _next_cut(file: BinaryIO, offset: int) -> int | None:
-    """Return the offset of the first request at or after an offset; None if there is none."""
+    """The offset of the first request at or after an offset; None if there is none."""
     file.seek(offset)
     tail = b""
     while block := file.read(_BLOCK):
@@ -91,7 +91,7 @@ def read_part(path: str | Path, part: FilePart, *, chunk: int) -> Iterator[tuple
 
 
 def _problem(source: str, reason: str) -> Problem:
-    """Return an error message about a file as a problem, with the line number taken out of it."""
+    """An error message about a file as a problem, with the line number taken out of it."""
     line, colon, text = reason.partition(": ")
     if colon and line.isdecimal():
         return Problem(source, int(line), text)
@@ -119,7 +119,7 @@ class _PartReader:
 
 
 def _line_ends(data: bytes) -> int:
-    """Return the number of newlines, found one by one: `count` takes longer where lines are."""
+    """The number of newlines, found one by one: `count` takes longer where lines are."""
     count, at = 0, data.find(b"\n")
     while at >= 0:
         count, at = count + 1, data.find(b"\n", at + 1)

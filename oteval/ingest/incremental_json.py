@@ -96,7 +96,7 @@ class JsonCursor:
                 return ""
 
     def looking_at(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Return the match of a pattern at the cursor, in the text that is in memory."""
+        """The match of a pattern at the cursor, in the text that is in memory."""
         return pattern.match(self._text, self._at)
 
     def members(self, document_keys: frozenset[str] = _NO_KEYS) -> Iterator[str]:
@@ -169,7 +169,7 @@ class JsonCursor:
         return value
 
     def rest(self, first_line: int) -> tuple[bytes | None, int]:
-        """Return the text that may begin the next document after an error, and its line number.
+        """The text that may begin the next document after an error, and its line number.
 
         It begins with the value that could not be read if that begins a line after `first_line`,
         and otherwise with the next line.
@@ -257,7 +257,7 @@ class JsonCursor:
         return missing < size
 
     def _place(self, at: int) -> tuple[int, int]:
-        """Return the line and the column of an index of the buffer, both from 1."""
+        """The line and the column of an index of the buffer, both from 1."""
         newline = self._text.rfind("\n", 0, at)
         if newline < 0:
             return self._line, self._column + at + 1

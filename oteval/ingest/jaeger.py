@@ -37,12 +37,12 @@ _INTERNAL = "internal.span.format"
 
 
 def is_trace(value: Object) -> bool:
-    """Return whether a JSON object is a Jaeger trace, with its spans."""
+    """Whether a JSON object is a Jaeger trace, with its spans."""
     return "spans" in value and ("traceID" in value or "processes" in value)
 
 
 def is_span(value: Object) -> bool:
-    """Return whether a JSON object is a single Jaeger span."""
+    """Whether a JSON object is a single Jaeger span."""
     return "spanID" in value and "traceID" in value
 
 
@@ -129,14 +129,14 @@ def _span(raw: Object, resource: Attributes, problems: list[str]) -> Span | None
 
 
 def _id(raw: Any, digits: int) -> str:
-    """Return an id padded with the leading zeros that Jaeger may omit; "" if it is invalid."""
+    """An id padded with the leading zeros that Jaeger may omit; "" if it is invalid."""
     if not isinstance(raw, str) or not _HEX(raw) or len(raw) > digits:
         return ""
     return raw.lower().zfill(digits) if raw.strip("0") else ""
 
 
 def _references(raw: Object, trace_id: str, problems: list[str]) -> tuple[str, tuple[Link, ...]]:
-    """Return the id of the parent, which is the first CHILD_OF in the same trace, and the links."""
+    """The id of the parent, which is the first CHILD_OF in the same trace, and the links."""
     parent_id = _id(raw.get("parentSpanID"), 16)
     links = []
     for item in as_objects(raw.get("references"), "references", problems):
@@ -227,7 +227,7 @@ def _attributes(raw: Object, key: str, problems: list[str]) -> dict[str, Any]:
 
 
 def _value(item: Object) -> Any:
-    """Return the value of a tag, converted to its type.
+    """The value of a tag, converted to its type.
 
     Raises:
         ValueError: It is not of this type.

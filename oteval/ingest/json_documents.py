@@ -135,7 +135,7 @@ def _encoding_errors(reader: _DocumentReader) -> Iterator[UnreadablePart]:
 
 
 def _unreadable(error: MalformedJsonError, reader: _DocumentReader, last: int) -> UnreadablePart:
-    """Return the report of an error, given the last line that was skipped because of it."""
+    """The report of an error, given the last line that was skipped because of it."""
     reason, line = str(error), error.line
     if last < line and not error.at_end:  # the next document was parsed as a part of this one
         reason, line = f"not valid JSON (cut at the end of line {last})", last
@@ -170,7 +170,7 @@ def _skip_line(stream: ByteStream) -> None:
 
 
 def _parse_error(text: bytes) -> str:
-    """Return the reason why a text is not valid JSON."""
+    """The reason why a text is not valid JSON."""
     try:
         json.loads(text.decode())
     except UnicodeDecodeError as error:

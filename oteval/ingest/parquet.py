@@ -89,7 +89,7 @@ def read_rows(file: BinaryIO, tables: Sequence[Table] = ()) -> Iterator[Rows]:
 
 
 def decode_rows(batch: pa.RecordBatch, first: int) -> Decoded:
-    """Return the content of rows of ClickHouse's ``otel_traces`` or ``otel_logs``.
+    """The content of rows of ClickHouse's ``otel_traces`` or ``otel_logs``.
 
     Args:
         batch: The rows.
@@ -107,7 +107,7 @@ def _reason(error: Exception) -> str:
 
 
 def _reader(names: frozenset[str], tables: Sequence[Table]) -> tuple[_Decode, frozenset[str]]:
-    """Return the decoder of a table with these columns, and the columns to read."""
+    """The decoder of a table with these columns, and the columns to read."""
     if clickhouse.is_span(names):
         return _clickhouse(clickhouse.decode_span), names & clickhouse.COLUMNS
     if clickhouse.is_log(names):
@@ -159,7 +159,7 @@ def _clickhouse(decode_row: Callable[[dict[str, Any], Decoded], None]) -> _Decod
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column: times in ns, and text that is not UTF-8 as bytes."""
+    """The values of a column: times in ns, and text that is not UTF-8 as bytes."""
     import pyarrow as pa
 
     # In two steps, because a cast from a time to a number keeps the unit.
@@ -177,7 +177,7 @@ def _values(column: pa.Array) -> list[Any]:
 def _cast(
     kind: pa.DataType, change: Callable[[Any], pa.DataType], where: Callable[[Any], bool]
 ) -> pa.DataType:
-    """Return a type in which each nested type that satisfies `where` is replaced by `change`."""
+    """A type in which each nested type that satisfies `where` is replaced by `change`."""
     import pyarrow as pa
 
     if where(kind):

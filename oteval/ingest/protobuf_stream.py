@@ -31,7 +31,7 @@ _OUTER = (_ENTRY, _SCOPES)
 
 
 def is_stream(head: bytes) -> bool:
-    """Return whether a file that begins with `head` is a stream of messages with their lengths."""
+    """Whether a file that begins with `head` is a stream of messages with their lengths."""
     while head.startswith(bytes(4)):  # messages without any content
         head = head[4:]
     size = int.from_bytes(head[:4], "big")
@@ -40,7 +40,7 @@ def is_stream(head: bytes) -> bool:
 
 
 def is_message(head: bytes, size: int = MAX_MESSAGE) -> bool:
-    """Return whether `head` begins an OTLP message of at most `size` bytes.
+    """Whether `head` begins an OTLP message of at most `size` bytes.
 
     The message, its first entry and the first field of that must each begin with a tag that OTLP
     allows there, and must fit into the one around it.
@@ -131,7 +131,7 @@ def _truncated(data: bytes, source: str) -> Iterator[Decoded | str]:
 
 
 def _complete_part(data: bytes, path: tuple[int, ...]) -> bytes:
-    """Return a truncated message without its incomplete fields.
+    """A truncated message without its incomplete fields.
 
     Args:
         data: The beginning of the message.
@@ -153,7 +153,7 @@ def _complete_part(data: bytes, path: tuple[int, ...]) -> bytes:
 
 
 def _field_end(data: bytes, at: int, wire_type: int) -> int | None:
-    """Return the end of the field whose content begins at `at`; None if it is not known."""
+    """The end of the field whose content begins at `at`; None if it is not known."""
     if wire_type in (0, 2):
         value, after = read_varint(data, at)
         return None if value is None else after + (value if wire_type == 2 else 0)
@@ -161,7 +161,7 @@ def _field_end(data: bytes, at: int, wire_type: int) -> int | None:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int | None, int]:
-    """Return the number at `at`, None if it is truncated or too long, and the index after it."""
+    """The number at `at`, None if it is truncated or too long, and the index after it."""
     value = 0
     for shift in range(0, 64, 7):
         if at >= len(data):

@@ -95,7 +95,7 @@ class Backlog:
                     self._entries.append(entries[-1])
 
     def oldest(self, stored: Position) -> float:
-        """Return the age in seconds of the oldest request that is not stored, 0 if there is none.
+        """The age in seconds of the oldest request that is not stored, 0 if there is none.
 
         Args:
             stored: The position up to which the spool is stored.
@@ -187,7 +187,7 @@ class Spool:
         return self._displaced or self._failed
 
     def oldest(self) -> float:
-        """Return the age in seconds of the oldest acknowledged request that is not stored."""
+        """The age in seconds of the oldest acknowledged request that is not stored."""
         return self.backlog.oldest(self._stored)
 
     def stored(self, position: Position) -> None:
@@ -196,18 +196,18 @@ class Spool:
             self._stored = max(self._stored, position)
 
     def size(self) -> int:
-        """Return the bytes of all spooled requests, including those not written yet."""
+        """The bytes of all spooled requests, including those not written yet."""
         with self._lock:
             self._look()
             return self._bytes + self._waiting_bytes
 
     def full(self, size: int = 0) -> str:
-        """Return why a request of this many bytes would be refused, "" if it would not be."""
+        """Why a request of this many bytes would be refused, "" if it would not be."""
         with self._lock:
             return self._full(size)
 
     def refusing(self) -> str:
-        """Return why requests are refused, or were a moment ago; "" while they are taken."""
+        """Why requests are refused, or were a moment ago; "" while they are taken."""
         with self._lock:
             when, reason = self._refused
             return self._full(0) or (reason if self._clock() - when < _REFUSING else "")

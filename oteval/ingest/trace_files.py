@@ -100,7 +100,7 @@ class Batch:
 
 
 def file_size(path: str | Path) -> int | None:
-    """Return the size of a file in bytes; None for standard input and other pipes.
+    """The size of a file in bytes; None for standard input and other pipes.
 
     Args:
         path: The file, or "-" for standard input.
@@ -248,7 +248,7 @@ def _random_access(source: Source, stream: ByteStream) -> Iterator[BinaryIO]:
 
 
 def _is_json(head: bytes) -> bool:
-    """Return whether a document begins near the beginning, even after lines of garbage."""
+    """Whether a document begins near the beginning, even after lines of garbage."""
     if head.startswith((*_KNOWN, parquet.MAGIC)):
         return bool(_OTLP_LINE.search(head))
     return bool(_DOCUMENT_LINE.search(head))
@@ -311,7 +311,7 @@ def _with_problems(decoded: Decoded, name: str, line: int | None) -> Iterator[De
 
 
 def _described(head: bytes) -> str:
-    """Return a description of a file's format by its first bytes."""
+    """A description of a file's format by its first bytes."""
     for magic, what in _KNOWN.items():
         if head.startswith(magic):
             return what

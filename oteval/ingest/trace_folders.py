@@ -14,7 +14,7 @@ _COMPRESSED = (".gz", ".zst", ".zstd")
 
 
 def files_of(path: str) -> list[str]:
-    """Return the files of a folder and its subfolders in order; a path to anything else alone.
+    """The files of a folder and its subfolders in order; a path to anything else alone.
 
     Hidden files and folders below it are left aside, and links to folders are not followed.
 

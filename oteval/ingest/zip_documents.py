@@ -60,7 +60,7 @@ def documents(file: BinaryIO) -> Iterator[MemberDocument]:
 
 
 def _members(archive: ZipFile) -> list[ZipInfo]:
-    """Return the members to read: of a log, its header and samples; of any other, all JSON."""
+    """The members to read: of a log, its header and samples; of any other, all JSON."""
     members = {entry.filename: entry for entry in archive.infolist()}
     names = [name for name in members if name.endswith(".json")]
     samples = [name for name in names if name.startswith(_SAMPLES)]

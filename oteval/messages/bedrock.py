@@ -17,7 +17,7 @@ __all__ = ["from_blocks", "result_of"]
 
 
 def from_blocks(role: str, value: Any, source: MessageSource) -> list[Message]:
-    """Return the messages of one message's blocks.
+    """The messages of one message's blocks.
 
     Args:
         role: Who says it; results in a user's message become messages of tools.
@@ -32,7 +32,7 @@ def from_blocks(role: str, value: Any, source: MessageSource) -> list[Message]:
 
 
 def result_of(value: Any) -> Any:
-    """Return a tool's result: its one text or value, several texts joined, otherwise the blocks.
+    """A tool's result: its one text or value, several texts joined, otherwise the blocks.
 
     Args:
         value: The result's blocks, as a list or as its JSON text.

@@ -39,7 +39,7 @@ BESIDE_TEXT = frozenset({*_ASIDE, "audio"})
 
 
 def may_spell_parts(text: str, role: str) -> bool:
-    """Return whether a text may be the JSON of parts or, of an assistant, the repr of objects."""
+    """Whether a text may be the JSON of parts or, of an assistant, the repr of objects."""
     if role == "assistant" and (text[-1:] in _CLOSES or text.startswith("content=")):
         return True
     # Most texts begin with a letter.
@@ -141,7 +141,7 @@ class MessageBody:
                     self._add_part(fields)
 
     def _blocks_of(self, text: str) -> list[Any] | None:
-        """Return the parts that a text of JSON or of Python objects spells out, or None."""
+        """The parts that a text of JSON or of Python objects spells out, or None."""
         if self.role == "tool" or not self.is_recorded or not may_spell_parts(text, self.role):
             return None
         decoded = object_of(text) if self.role == "assistant" else None
@@ -214,7 +214,7 @@ class MessageBody:
         self.texts = []
 
     def copy(self) -> MessageBody:
-        """Return a copy, to add more content to."""
+        """A copy, to add more content to."""
         duplicate = MessageBody(self.role, self.name, self.source, is_recorded=self.is_recorded)
         duplicate.texts, duplicate.calls, duplicate.parts = (
             self.texts[:],
@@ -226,7 +226,7 @@ class MessageBody:
         return duplicate
 
     def messages(self) -> list[Message]:
-        """Return the messages that it holds, in their order."""
+        """The messages that it holds, in their order."""
         listed, placed = self.listed_calls, self._placed
         if placed:
             listed = tuple([call for call in listed if not any(call is other for other in placed)])
@@ -234,7 +234,7 @@ class MessageBody:
         return [*self._before, *own_messages] if self._before else own_messages
 
     def _rest(self, calls: Sequence[ToolCall]) -> list[Message]:
-        """Return the messages of the content added since the last result.
+        """The messages of the content added since the last result.
 
         Args:
             calls: The calls that they ask for.
@@ -274,7 +274,7 @@ def _is_same(call: ToolCall, other: ToolCall) -> bool:
 
 
 def result_message(result: Result, source: MessageSource) -> Message:
-    """Return a result as the message of a tool."""
+    """A result as the message of a tool."""
     call_id, content, name, is_error, parts = result
     span_id, trace_id, is_recorded = source.span_id, source.trace_id, is_error is not None
     # Names of arguments take a third of the time of the call.
@@ -284,7 +284,7 @@ def result_message(result: Result, source: MessageSource) -> Message:
 
 
 def _repeats(text: str, calls: Sequence[ToolCall]) -> bool:
-    """Return whether a text is the JSON of one of the calls beside it, as OpenLLMetry writes."""
+    """Whether a text is the JSON of one of the calls beside it, as OpenLLMetry writes."""
     if not text.lstrip().startswith("{"):
         return False
     value = parse(text).value
@@ -305,7 +305,7 @@ def distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list as it is, any other value as a list of one, and None as an empty one."""
+    """A list as it is, any other value as a list of one, and None as an empty one."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

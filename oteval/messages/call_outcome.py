@@ -68,7 +68,7 @@ _MAX_DEPTH = 4
 
 
 def outcome_of(content: str | None, *, recorded: bool | None = None) -> CallOutcome:
-    """Return the outcome of a call.
+    """The outcome of a call.
 
     Args:
         content: The result as text, or None where it is not known.
@@ -86,7 +86,7 @@ def outcome_of(content: str | None, *, recorded: bool | None = None) -> CallOutc
 
 
 def recorded_outcome(field: Callable[[str], Any]) -> bool | None:
-    """Return whether the fields beside a result record a failure; None if they record nothing.
+    """Whether the fields beside a result record a failure; None if they record nothing.
 
     Args:
         field: Returns the value of a field, or None where there is none.
@@ -103,7 +103,7 @@ def recorded_outcome(field: Callable[[str], Any]) -> bool | None:
 
 
 def outcome_of_message(message: Message) -> CallOutcome:
-    """Return the outcome of the call whose result is a message."""
+    """The outcome of the call whose result is a message."""
     if message.is_outcome_recorded:
         return outcome_of(message.content, recorded=message.is_error)
     outcome = outcome_of(message.content)
@@ -114,7 +114,7 @@ def outcome_of_message(message: Message) -> CallOutcome:
 
 
 def decided(message: Message) -> Message:
-    """Return a tool's message with `is_error` set as the evidence says; others as they are."""
+    """A tool's message with `is_error` set as the evidence says; others as they are."""
     if message.role != "tool" or (message.is_error and message.is_outcome_recorded):
         return message
     failed = bool(outcome_of_message(message).failed)
@@ -122,7 +122,7 @@ def decided(message: Message) -> Message:
 
 
 def near_miss_of(content: str | None) -> str:
-    """Return the beginning of a result that looks almost like an error, or "" for any other result.
+    """The beginning of a result that looks almost like an error, or "" for any other result.
 
     Args:
         content: A result that is not an error.
@@ -131,7 +131,7 @@ def near_miss_of(content: str | None) -> str:
 
 
 def _read_text(text: str, depth: int) -> CallOutcome:
-    """Return the outcome that a result shows, as JSON or as text."""
+    """The outcome that a result shows, as JSON or as text."""
     text = text.lstrip()
     first = text[:1]
     if first and first in _OPENS and depth < _MAX_DEPTH and _may_report(text):
@@ -156,7 +156,7 @@ _REPORTS = ("rror", "RROR", "xception", "tatus", "uccess", '"ok"', "'ok'")
 
 
 def _may_report(text: str) -> bool:
-    """Return whether it is worth parsing a text: most long ones do not report their outcome."""
+    """Whether it is worth parsing a text: most long ones do not report their outcome."""
     return len(text) <= _HEAD or text[0] == '"' or any(word in text for word in _REPORTS)
 
 
@@ -167,7 +167,7 @@ _CUT_REPORT = re.compile(
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of JSON text or of the repr of a dict or list; None for any other text."""
+    """The value of JSON text or of the repr of a dict or list; None for any other text."""
     try:
         return loads(text)
     except (ValueError, RecursionError):
@@ -185,7 +185,7 @@ _MAX_REPR = 20_000
 
 
 def _read_value(value: Any, depth: int) -> CallOutcome:
-    """Return the outcome that a parsed result shows."""
+    """The outcome that a parsed result shows."""
     if isinstance(value, str):
         return _read_text(value, depth)
     if depth > _MAX_DEPTH:
@@ -198,7 +198,7 @@ def _read_value(value: Any, depth: int) -> CallOutcome:
 
 
 def _read_blocks(blocks: list[Any], depth: int) -> CallOutcome:
-    """Return the outcome that the text in content blocks shows; a list of data shows none."""
+    """The outcome that the text in content blocks shows; a list of data shows none."""
     texts = [
         block["text"]
         for block in blocks
@@ -214,7 +214,7 @@ def _read_blocks(blocks: list[Any], depth: int) -> CallOutcome:
 
 
 def _read_mapping(fields: Mapping[str, Any], depth: int) -> CallOutcome:
-    """Return the outcome that an object shows by its own keys, else by the result inside it."""
+    """The outcome that an object shows by its own keys, else by the result inside it."""
     flag = next((fields[key] for key in _FLAGS if isinstance(fields.get(key), bool)), None)
     if flag:
         return CallOutcome(failed=True, evidence="flagged", reason=_reason(fields))
@@ -235,7 +235,7 @@ _ENVELOPES = (
 
 
 def _inner(fields: Mapping[str, Any], depth: int, *, is_envelope: bool) -> CallOutcome:
-    """Return the outcome of the result inside an object that holds little else."""
+    """The outcome of the result inside an object that holds little else."""
     if not is_envelope and len(fields) > 1 and not _is_message(fields):
         return _UNKNOWN
     outcomes = (_read_value(fields[key], depth + 1) for key in _ENVELOPES if key in fields)
@@ -250,7 +250,7 @@ _BLOCK_TYPES = ("text", "json", "tool", "tool_result", "ToolMessage")
 
 
 def _reports_error(fields: Mapping[str, Any]) -> bool:
-    """Return whether an object's own keys report an error."""
+    """Whether an object's own keys report an error."""
     if fields.keys().isdisjoint(_EVIDENCE):
         return False
     status = next((fields[key] for key in _STATUSES if fields.get(key) is not None), None)
@@ -290,7 +290,7 @@ _NO_ERRORS = frozenset(
 
 
 def _is_error_value(value: Any) -> bool:
-    """Return whether the value under an error key reports an error; a measured error does not."""
+    """Whether the value under an error key reports an error; a measured error does not."""
     if isinstance(value, str):
         return value.strip().lower() not in _NO_ERRORS
     if isinstance(value, bool) or value is None or isinstance(value, float):
@@ -299,7 +299,7 @@ def _is_error_value(value: Any) -> bool:
 
 
 def _has_query_errors(fields: Mapping[str, Any]) -> bool:
-    """Return whether an object is GraphQL's answer to a query that failed."""
+    """Whether an object is GraphQL's answer to a query that failed."""
     errors = fields.get("errors")
     if not isinstance(errors, list) or not errors or fields.get("data") is not None:
         return False
@@ -308,7 +308,7 @@ def _has_query_errors(fields: Mapping[str, Any]) -> bool:
 
 
 def _reason(fields: Mapping[str, Any]) -> str:
-    """Return the text of a failed call's result: that of its error, or of its content."""
+    """The text of a failed call's result: that of its error, or of its content."""
     for text in _texts(fields, 0):
         return _short(text)
     return _short(dumps(fields))
@@ -333,7 +333,7 @@ def _short(text: str | None) -> str:
 
 
 def _is_written(head: str) -> bool:
-    """Return whether a text begins as an error does."""
+    """Whether a text begins as an error does."""
     start = head[:_FIRST_WORDS].lower()
     for word in _WORDS:
         if word in start:

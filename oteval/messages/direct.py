@@ -26,7 +26,7 @@ _CALL_LISTS = ("tool_calls", "invalid_tool_calls", "function_call")
 
 
 def read_direct(items: Sequence[Any], argument: str) -> tuple[Message, ...]:
-    """Return the messages of a caller's list.
+    """The messages of a caller's list.
 
     Args:
         items: Messages in any form, mixed freely, as plain data or as objects of any library.
@@ -42,7 +42,7 @@ def read_direct(items: Sequence[Any], argument: str) -> tuple[Message, ...]:
 
 
 def _read(items: Sequence[Any]) -> tuple[list[Message], bool]:
-    """Return the messages of a list, and whether all of it is known."""
+    """The messages of a list, and whether all of it is known."""
     collector = MessageCollector(NO_SOURCE, "", is_recorded=False)
     for item in items:
         collector.add(item)
@@ -55,13 +55,13 @@ def _read(items: Sequence[Any]) -> tuple[list[Message], bool]:
 
 
 def _has_unknown(message: Message, items: Sequence[Any]) -> bool:
-    """Return whether a message has a part of an unknown kind and is not the caller's own."""
+    """Whether a message has a part of an unknown kind and is not the caller's own."""
     is_own = any(message is item for item in items)
     return not is_own and any(map(unknown_kind, message.parts))
 
 
 def _problem(items: Sequence[Any], argument: str) -> str:
-    """Return the first reason why a list cannot be read."""
+    """The first reason why a list cannot be read."""
     for index, item in enumerate(items):
         if not _read([item])[1]:
             return next(_problems(item, f"{argument}[{index}]"))

@@ -34,7 +34,7 @@ class MessageFacts(NamedTuple):
 
 
 def facts_of(messages: Sequence[Message]) -> MessageFacts:
-    """Return the facts about some messages, which are never changed."""
+    """The facts about some messages, which are never changed."""
     if not messages:
         return _NONE
     cache = active() if len(messages) >= FEW_MESSAGES else None
@@ -52,7 +52,7 @@ FEW_MESSAGES = 6
 
 
 def _extended(earlier: MessageFacts | None, messages: Sequence[Message]) -> MessageFacts:
-    """Return the facts about the earlier messages of a list and the further ones."""
+    """The facts about the earlier messages of a list and the further ones."""
     prompts, has_placeholder, has_odd = earlier or _NONE
     for message in messages:
         role, content, parts = message.role, message.content, message.parts
@@ -70,7 +70,7 @@ def _extended(earlier: MessageFacts | None, messages: Sequence[Message]) -> Mess
 
 
 def is_without_content(message: Message) -> bool:
-    """Return whether a message lacks its content, for example because the emitter left it out.
+    """Whether a message lacks its content, for example because the emitter left it out.
 
     An answer may be empty, and so may a prompt; a user always says something. A tool's result may
     still be in the span of the tool.

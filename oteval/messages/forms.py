@@ -36,12 +36,12 @@ _PROMPTS = {"system-prompt": "system", "user-prompt": "user"}
 
 
 def is_pair(item: list[Any]) -> bool:
-    """Return whether a list is LangChain's short form of a message: a role and its text."""
+    """Whether a list is LangChain's short form of a message: a role and its text."""
     return len(item) == 2 and all(isinstance(text, str) for text in item)
 
 
 def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
-    """Return the messages that one item holds, each with its ``role``.
+    """The messages that one item holds, each with its ``role``.
 
     Args:
         item: The item of a list of messages.
@@ -74,7 +74,7 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
 
 
 def is_usual(item: Any) -> bool:
-    """Return whether an item is a message that names one of `ROLES`, in no library's own form."""
+    """Whether an item is a message that names one of `ROLES`, in no library's own form."""
     if type(item) is not dict or not _UNUSUAL.isdisjoint(item):
         return False
     role = item.get("role")
@@ -82,7 +82,7 @@ def is_usual(item: Any) -> bool:
 
 
 def fields_of(item: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a message in any of LangChain's forms, or None."""
+    """The fields of a message in any of LangChain's forms, or None."""
     if not isinstance(item, dict):
         return None
     inner = item.get("kwargs" if item.get("type") in _CONSTRUCTORS else "data")
@@ -92,7 +92,7 @@ def fields_of(item: Any) -> Mapping[str, Any] | None:
 
 
 def _enveloped(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the message inside of a choice or a candidate, or None."""
+    """The message inside of a choice or a candidate, or None."""
     if "role" in fields:
         return None
     for key in ("message", "content"):
@@ -103,7 +103,7 @@ def _enveloped(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _role(fields: Mapping[str, Any], item: Any) -> str:
-    """Return the role of a message: its own, or the one that its type or class names."""
+    """The role of a message: its own, or the one that its type or class names."""
     if fields.get("role"):
         return role_of(fields["role"])
     kinds = [fields.get("type")]
@@ -118,7 +118,7 @@ def _role(fields: Mapping[str, Any], item: Any) -> str:
 
 
 def _default_role(fields: Mapping[str, Any], role: str) -> str:
-    """Return the role of a message that names none; "" for a part of a message."""
+    """The role of a message that names none; "" for a part of a message."""
     if fields.get("tool_calls") or fields.get("toolInvocations"):
         return "assistant"
     kind = fields.get("type")
@@ -131,7 +131,7 @@ def _default_role(fields: Mapping[str, Any], role: str) -> str:
 
 
 def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with the content and the calls of its less usual fields."""
+    """A message with the content and the calls of its less usual fields."""
     if _EXTRAS.isdisjoint(fields):
         return fields
     if fields.get("content") is None and isinstance(fields.get("blocks"), list):
@@ -149,13 +149,13 @@ def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _calls_in(value: Any) -> list[Any]:
-    """Return a message's calls: a list of them, one, or the text of either."""
+    """A message's calls: a list of them, one, or the text of either."""
     calls = parse(value).value if isinstance(value, str) else value
     return calls if isinstance(calls, list) else [calls] if calls else []
 
 
 def _of_pydantic_ai(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the messages of a Pydantic AI request or response, one a prompt."""
+    """The messages of a Pydantic AI request or response, one a prompt."""
     if fields["kind"] == "response":
         return [{"role": "assistant", "parts": fields["parts"]}]
     messages: list[Mapping[str, Any]] = []

@@ -16,7 +16,7 @@ _DECLARATIONS = ("function_declarations", "functionDeclarations")
 
 
 def from_candidate(candidate: Mapping[str, Any]) -> list[Any]:
-    """Return an answer in the form of parts, after the searches that its grounding names."""
+    """An answer in the form of parts, after the searches that its grounding names."""
     content = candidate.get("content")
     fields = content if isinstance(content, Mapping) and content.get("parts") else {}
     parts = [*_searches(candidate), *list_of(fields.get("parts"))]
@@ -42,17 +42,17 @@ def _searches(candidate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def call_part(name: Any, arguments: Any, id_: Any = None) -> dict[str, Any]:
-    """Return the part of a tool call."""
+    """The part of a tool call."""
     return {"type": "tool_call", "id": id_, "name": name, "arguments": arguments}
 
 
 def result_part(name: Any, response: Any, id_: Any = None) -> dict[str, Any]:
-    """Return the part of a tool's result."""
+    """The part of a tool's result."""
     return {"type": "tool_call_response", "id": id_, "name": name, "response": response}
 
 
 def definitions(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the definitions of the functions that a Gemini request's config offers."""
+    """The definitions of the functions that a Gemini request's config offers."""
     tools = config.get("tools")
     functions = []
     for tool in tools if isinstance(tools, list) else []:

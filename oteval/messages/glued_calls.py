@@ -19,7 +19,7 @@ _ID_PREFIX = 4
 
 
 def is_glued(call: ToolCall) -> bool:
-    """Return whether a call's arguments are those of several calls, one after another."""
+    """Whether a call's arguments are those of several calls, one after another."""
     arguments = call.arguments
     if not isinstance(arguments, str) or not arguments.startswith("{"):
         return False
@@ -27,7 +27,7 @@ def is_glued(call: ToolCall) -> bool:
 
 
 def _objects(text: str) -> list[Any]:
-    """Return the objects that a text is made of; none where it holds anything else."""
+    """The objects that a text is made of; none where it holds anything else."""
     objects = []
     position = 0
     while position < len(text):
@@ -44,7 +44,7 @@ def _objects(text: str) -> list[Any]:
 
 
 def separated(call: ToolCall, names: Collection[str]) -> list[ToolCall]:
-    """Return the calls that a glued call is made of; none where its name does not tell them apart.
+    """The calls that a glued call is made of; none where its name does not tell them apart.
 
     Args:
         call: The call.
@@ -63,13 +63,13 @@ def separated(call: ToolCall, names: Collection[str]) -> list[ToolCall]:
 
 
 def _equal_pieces(text: str, count: int) -> list[str]:
-    """Return a text in pieces of the same length; none where it cannot be divided so."""
+    """A text in pieces of the same length; none where it cannot be divided so."""
     size, remainder = divmod(len(text), count)
     return [] if remainder or not size else [text[i : i + size] for i in range(0, len(text), size)]
 
 
 def _pieces(name: str, count: int, names: Collection[str]) -> Sequence[str]:
-    """Return the names of tools that a glued name is made of."""
+    """The names of tools that a glued name is made of."""
     if count == 1:
         return [name] if name in names else []
     equal = _equal_pieces(name, count)

@@ -38,7 +38,7 @@ _KEPT = (
 
 
 def first_of(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """Return the first value under some keys that is not None, or None."""
+    """The first value under some keys that is not None, or None."""
     for key in keys:
         value = fields.get(key)
         if value is not None:
@@ -49,7 +49,7 @@ def first_of(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
 # Every part is asked for its kind several times, and there are few kinds.
 @lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
-    """Return a name in lower case, without separators."""
+    """A name in lower case, without separators."""
     return name.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
@@ -62,7 +62,7 @@ def _bare(name: str) -> str:
 
 
 def kind_of(part: Mapping[str, Any]) -> str:
-    """Return a part's kind, "" where it names none."""
+    """A part's kind, "" where it names none."""
     type_name = part.get("type")
     if type(type_name) is str and type_name:
         return _bare(type_name)
@@ -70,7 +70,7 @@ def kind_of(part: Mapping[str, Any]) -> str:
 
 
 def unknown_kind(part: Mapping[str, Any]) -> str:
-    """Return the kind of a part that no provider known here writes, or "" for a known one."""
+    """The kind of a part that no provider known here writes, or "" for a known one."""
     kind = kind_of(part)
     if kind in TEXTS or any(word in kind for word in _KEPT):
         return ""
@@ -78,14 +78,14 @@ def unknown_kind(part: Mapping[str, Any]) -> str:
 
 
 def is_missing_text(part: Mapping[str, Any]) -> bool:
-    """Return whether a part says that there is a text, but does not hold it."""
+    """Whether a part says that there is a text, but does not hold it."""
     if part.get("text") is not None or part.get("content") is not None:
         return False
     return kind_of(part) in TEXTS and part.get("value") is None
 
 
 def is_reasoning(part: Mapping[str, Any]) -> bool:
-    """Return whether a part is the model's reasoning."""
+    """Whether a part is the model's reasoning."""
     kind = kind_of(part)
     return "reason" in kind or "think" in kind
 
@@ -97,7 +97,7 @@ _REASONING_TEXTS = (
 
 
 def reasoning_text(part: Mapping[str, Any]) -> str:
-    """Return the text of a reasoning part in any provider's form."""
+    """The text of a reasoning part in any provider's form."""
     for key in _REASONING_TEXTS:
         value = part.get(key)
         if isinstance(value, Mapping):
@@ -113,7 +113,7 @@ def reasoning_text(part: Mapping[str, Any]) -> str:
 
 
 def is_written_by_model(part: Mapping[str, Any]) -> bool:
-    """Return whether only a model writes parts of a part's kind."""
+    """Whether only a model writes parts of a part's kind."""
     kind = kind_of(part)
     return (
         kind == "outputtext"
@@ -124,11 +124,11 @@ def is_written_by_model(part: Mapping[str, Any]) -> bool:
 
 
 def transcript_of(part: Mapping[str, Any]) -> str:
-    """Return the transcript of a part of audio, or "" where it has none."""
+    """The transcript of a part of audio, or "" where it has none."""
     transcript = part.get("transcript")
     return transcript if isinstance(transcript, str) and "audio" in kind_of(part) else ""
 
 
 def is_fragment(part: Mapping[str, Any]) -> bool:
-    """Return whether a part is a piece of a streamed call's arguments."""
+    """Whether a part is a piece of a streamed call's arguments."""
     return kind_of(part) == "inputjsondelta"

@@ -22,7 +22,7 @@ __all__ = ["first_answer", "generations", "messages", "model_of", "tool_message"
 
 
 def messages(value: Any, source: MessageSource, role: str = "user") -> list[Message]:
-    """Return the messages of a parsed list, which may be a list of prompts.
+    """The messages of a parsed list, which may be a list of prompts.
 
     Args:
         value: The list; a list of prompts counts by its first, a single message as a list of one.
@@ -35,7 +35,7 @@ def messages(value: Any, source: MessageSource, role: str = "user") -> list[Mess
 
 
 def generations(value: Any, source: MessageSource) -> list[list[Message]]:
-    """Return the answers of a model's result, each as messages; empty for any other value.
+    """The answers of a model's result, each as messages; empty for any other value.
 
     Args:
         value: The parsed result, with ``generations`` as a list of answers or of such lists.
@@ -58,7 +58,7 @@ def generations(value: Any, source: MessageSource) -> list[list[Message]]:
 
 
 def first_answer(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of the first answer of a model's result; none for any other value."""
+    """The fields of the first answer of a model's result; none for any other value."""
     answer = value.get("generations")
     while isinstance(answer, list) and answer:
         answer = answer[0]
@@ -68,14 +68,14 @@ def first_answer(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def model_of(value: Mapping[str, Any]) -> str:
-    """Return the model that the first answer of a model's result names, or ""."""
+    """The model that the first answer of a model's result names, or ""."""
     metadata = first_answer(value).get("response_metadata")
     model = metadata.get("model_name") if isinstance(metadata, Mapping) else None
     return model if isinstance(model, str) else ""
 
 
 def tool_message(value: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a tool's message, or None where a parsed result is none.
+    """The fields of a tool's message, or None where a parsed result is none.
 
     Args:
         value: The return value of the tool: the message in any of its forms, alone, under
@@ -97,7 +97,7 @@ def tool_message(value: Any) -> Mapping[str, Any] | None:
 
 
 def _is_answer(fields: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    """Return whether fields are a message's, and not data of the tool that looks alike."""
+    """Whether fields are a message's, and not data of the tool that looks alike."""
     return "content" in fields and (fields is not value or "tool_call_id" in fields)
 
 

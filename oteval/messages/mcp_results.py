@@ -20,7 +20,7 @@ _PRINTED = ("_meta=", "meta=", "content=[")
 
 
 def content_of(result: Any) -> tuple[Any, bool | None]:
-    """Return the text of a result that consists of blocks of text, and whether it is a failure's.
+    """The text of a result that consists of blocks of text, and whether it is a failure's.
 
     Args:
         result: The result as its span holds it.
@@ -43,7 +43,7 @@ def content_of(result: Any) -> tuple[Any, bool | None]:
 
 
 def _fields(text: str) -> Any:
-    """Return the blocks, or the object that holds them, that a text spells out."""
+    """The blocks, or the object that holds them, that a text spells out."""
     if text[:1] in ("{", "["):
         parsed = parse(text)
         value = None if parsed.truncated else parsed.value
@@ -57,7 +57,7 @@ _LONGEST_NAME = 40
 
 
 def _text_of(block: Any) -> str | None:
-    """Return the text of a block, or None for data and for any other kind of content."""
+    """The text of a block, or None for data and for any other kind of content."""
     if not isinstance(block, Mapping) or kind_of(block) not in TEXTS:
         return None
     text = block.get("text")

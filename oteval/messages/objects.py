@@ -22,7 +22,7 @@ _MAX_DEPTH = 50
 
 
 def field_of(value: Any, name: str, default: Any = None) -> Any:
-    """Return a field of a dict or of an object; the default if it has none or it is None."""
+    """A field of a dict or of an object; the default if it has none or it is None."""
     if type(value) is dict or isinstance(value, Mapping):
         field_value = value.get(name)
     else:
@@ -31,7 +31,7 @@ def field_of(value: Any, name: str, default: Any = None) -> Any:
 
 
 def plain_data(value: Any, depth: int = 0) -> Any:
-    """Return a value as dicts, lists and scalars.
+    """A value as dicts, lists and scalars.
 
     Args:
         value: The value, which is not changed. Our own messages and calls, and values that have
@@ -66,7 +66,7 @@ def _text_of_bytes(value: bytes) -> str:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the public fields of an object: of a model, a dataclass, or any other class."""
+    """The public fields of an object: of a model, a dataclass, or any other class."""
     if is_dataclass(value):
         names = [field.name for field in fields(value)]
     else:

@@ -113,7 +113,7 @@ DENIED = "Tool execution denied."
 
 
 def is_explicit(item: Any) -> bool:
-    """Return whether an item is marked as a part, and so is not an application's data."""
+    """Whether an item is marked as a part, and so is not an application's data."""
     if not isinstance(item, dict):
         return False
     kind = kind_of(item)
@@ -125,7 +125,7 @@ def is_explicit(item: Any) -> bool:
 
 
 def read_parts(value: Any) -> Sequence[Part]:
-    """Return the parts that one item of a message's content holds.
+    """The parts that one item of a message's content holds.
 
     Args:
         value: The item: a text, or a part in any form; anything else is a part of unknown kind.
@@ -196,14 +196,14 @@ def _of_provider(parts: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
 
 
 def _of_refusal(part: Mapping[str, Any]) -> Sequence[Part]:
-    """Return a refusal's text, and the mark that it is one."""
+    """A refusal's text, and the mark that it is one."""
     text = next((part[key] for key in ("refusal", "content", "text") if part.get(key)), None)
     mark = {"type": _REFUSAL}
     return (text, mark) if isinstance(text, str) else (mark,)
 
 
 def _text_of_document(part: Mapping[str, Any]) -> str | None:
-    """Return the text of a document that is data, as Cohere's results are; None for a file."""
+    """The text of a document that is data, as Cohere's results are; None for a file."""
     document = part.get("document")
     return text_of(document.get("data")) if isinstance(document, Mapping) else None
 
@@ -213,7 +213,7 @@ def _is_interface_call(kind: str) -> bool:
 
 
 def _printed(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the call whose fields a part has as its content, as Python prints a dict of them."""
+    """The call whose fields a part has as its content, as Python prints a dict of them."""
     content = part.get("content")
     literal = literal_of(content) if isinstance(content, str) else None
     return literal if isinstance(literal, dict) else {}
@@ -233,7 +233,7 @@ def _text(part: Mapping[str, Any]) -> Part:
 
 
 def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
-    """Return the parts in a part that names its kind by its one key, as Gemini and Bedrock do."""
+    """The parts in a part that names its kind by its one key, as Gemini and Bedrock do."""
     for key, value in part.items():
         if not isinstance(value, dict):
             continue
@@ -257,7 +257,7 @@ _PROVIDER_KEYS = ("executablecode", "codeexecutionresult", "toolcall", "toolresp
 
 
 def _inner_result(value: Mapping[str, Any], name: str) -> Result:
-    """Return a result under a key that names it one."""
+    """A result under a key that names it one."""
     if name == "functionresponse":
         result = read_result({"call_id": value.get("id"), **value})
         response = value.get("response")
@@ -276,7 +276,7 @@ def _block(block: Any) -> Any:
 
 
 def _named(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a part that stays as it is, with the kind that its one key names."""
+    """A part that stays as it is, with the kind that its one key names."""
     if kind_of(part):
         return part
     keys = [key for key, value in part.items() if value is not None and key != "metadata"]
@@ -294,7 +294,7 @@ def _is_result(part: Mapping[str, Any]) -> bool:
 
 
 def _is_client_call(part: Mapping[str, Any], kind: str) -> bool:
-    """Return whether an item of the Responses API is a call that the client runs itself."""
+    """Whether an item of the Responses API is a call that the client runs itself."""
     is_call = kind.endswith("call") and not kind.startswith("server")
     return is_call and part.get("call_id") is not None
 
@@ -317,7 +317,7 @@ def _id(fields: Mapping[str, Any]) -> str:
 
 
 def read_call(value: Any) -> ToolCall | None:
-    """Return a call of a tool in any form, or None where nothing names the tool."""
+    """A call of a tool in any form, or None where nothing names the tool."""
     if isinstance(value, ToolCall):
         return value
     value = value if isinstance(value, dict) else plain_data(value)
@@ -349,7 +349,7 @@ def read_call(value: Any) -> ToolCall | None:
 
 
 def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
-    """Return a tool's result in any form.
+    """A tool's result in any form.
 
     Args:
         part: The result: a part, or a message of a tool.
@@ -369,7 +369,7 @@ def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
 
 
 def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return a result's value and whether it is that of a failure."""
+    """A result's value and whether it is that of a failure."""
     for key in _VALUES:
         if part.get(key) is not None:
             break
@@ -388,12 +388,12 @@ def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
 
 
 def _is_failure(response: Mapping[str, Any]) -> bool:
-    """Return whether a function response is that of a failure: Gemini's have the error alone."""
+    """Whether a function response is that of a failure: Gemini's have the error alone."""
     return set(response) == {"error"} and bool(response["error"])
 
 
 def _content(value: Any) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
-    """Return a result as text, and its parts that are not text."""
+    """A result as text, and its parts that are not text."""
     if not isinstance(value, list) or not value or not all(map(_is_block, value)):
         return text_of(value), ()
     texts: list[str] = []
@@ -410,7 +410,7 @@ def _content(value: Any) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
 
 
 def _is_block(item: Any) -> bool:
-    """Return whether an item of a result is a block of content, and not the tool's own data."""
+    """Whether an item of a result is a block of content, and not the tool's own data."""
     if not isinstance(item, dict) or not isinstance(item.get("type"), str):
         return False
     kind = kind_of(item)
@@ -420,7 +420,7 @@ def _is_block(item: Any) -> bool:
 
 
 def _of_interface(part: Mapping[str, Any], kind: str) -> Sequence[Part]:
-    """Return the call, and where there is one the result, of an AI SDK message for an interface."""
+    """The call, and where there is one the result, of an AI SDK message for an interface."""
     name = _name(part) or (str(part.get("type"))[len("tool-") :] if kind else "")
     call = read_call({**part, "name": name, "function": None})
     if call is None:

@@ -66,7 +66,7 @@ class ModelAnswer(NamedTuple):
 
 
 def request_of(value: Any, source: MessageSource) -> ModelRequest:
-    """Return the request that an attribute holds.
+    """The request that an attribute holds.
 
     Args:
         value: The attribute.
@@ -86,13 +86,13 @@ def request_of(value: Any, source: MessageSource) -> ModelRequest:
 
 
 def system_messages(request: Mapping[str, Any], source: MessageSource) -> list[Message]:
-    """Return the system prompt of a request as messages; none where it has none."""
+    """The system prompt of a request as messages; none where it has none."""
     prompt = system_prompt_of(request)
     return from_messages([{"role": "system", "content": prompt}], source) if prompt else []
 
 
 def system_prompt_of(request: Mapping[str, Any]) -> str | list[Any]:
-    """Return the system prompt of a request's fields, or of its config's; "" where it has none."""
+    """The system prompt of a request's fields, or of its config's; "" where it has none."""
     config = request.get("config")
     places = (request, config) if isinstance(config, Mapping) else (request,)
     prompt = next((fields[key] for key in _SYSTEM for fields in places if fields.get(key)), "")
@@ -108,7 +108,7 @@ def _without_cut_message(parsed_messages: list[Message], parsed: Parsed) -> list
 
 
 def _asked(value: Mapping[str, Any], source: MessageSource) -> list[Message]:
-    """Return the messages of a request's fields, whatever the API calls them."""
+    """The messages of a request's fields, whatever the API calls them."""
     for key in ("messages", "input", "contents", "prompts", "prompt"):
         field = parse(value.get(key)).value
         if isinstance(field, list):
@@ -121,7 +121,7 @@ def _asked(value: Mapping[str, Any], source: MessageSource) -> list[Message]:
 
 
 def _without_tools(value: Any) -> tuple[Any, tuple[Mapping[str, Any], ...]]:
-    """Return a list of messages without the tool definitions that Langfuse puts at its end."""
+    """A list of messages without the tool definitions that Langfuse puts at its end."""
     if not isinstance(value, list):
         return value, ()
     offered = tuple(definition for item in value if (definition := _definition(item)))
@@ -139,7 +139,7 @@ def _definition(item: Any) -> Mapping[str, Any] | None:
 
 
 def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
-    """Return the response that an attribute holds.
+    """The response that an attribute holds.
 
     Args:
         value: The attribute.
@@ -164,7 +164,7 @@ def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
 
 
 def _in_usual_form(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a response of Gemini in the form of chat completions, and any other as it is."""
+    """A response of Gemini in the form of chat completions, and any other as it is."""
     candidates = response.get("candidates")
     if not isinstance(candidates, list):
         return response
@@ -175,7 +175,7 @@ def _in_usual_form(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def response_id_of(response: Any) -> str:
-    """Return the provider's id of the answer that a parsed response holds, or ""."""
+    """The provider's id of the answer that a parsed response holds, or ""."""
     if not isinstance(response, Mapping):
         return ""
     answer = first_answer(response)
@@ -190,7 +190,7 @@ _LANGCHAIN_IDS = ("lc_run-", "run-")  # LangChain's own, where the provider gave
 
 
 def _only_response(value: Any) -> Any:
-    """Return the one complete response in a list, as of a stream, or else the value itself."""
+    """The one complete response in a list, as of a stream, or else the value itself."""
     only = value[0] if isinstance(value, list) and len(value) == 1 else None
     is_whole = isinstance(only, Mapping) and only.get("object") == "response"
     return only if is_whole else value
@@ -225,14 +225,14 @@ def _text(value: Any) -> str:
 
 
 def last_message_in(value: Any, source: MessageSource, role: str) -> tuple[Message, ...]:
-    """Return the last message of a role in an attribute; see `last_message_of`."""
+    """The last message of a role in an attribute; see `last_message_of`."""
     decoded = parse(value).value
     value = decoded if isinstance(decoded, (Mapping, list)) else value
     return last_message_of(value, source, role)
 
 
 def last_message_of(value: Any, source: MessageSource, role: str) -> tuple[Message, ...]:
-    """Return the last message of a role in a text, a message, or a list of messages.
+    """The last message of a role in a text, a message, or a list of messages.
 
     Args:
         value: The parsed value; a graph's state counts by its messages.

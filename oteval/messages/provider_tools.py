@@ -60,7 +60,7 @@ _ENDS = ("_block", "_param", "_tool_result", "_output", "_call")
 
 
 def executor_of(fields: Mapping[str, Any], call_id: str) -> str:
-    """Return `PROVIDER` where a call says that the provider runs it, else "".
+    """`PROVIDER` where a call says that the provider runs it, else "".
 
     Args:
         fields: The call.
@@ -75,7 +75,7 @@ def executor_of(fields: Mapping[str, Any], call_id: str) -> str:
 
 
 def as_parts(part: Mapping[str, Any], kind: str) -> Sequence[Mapping[str, Any]] | None:
-    """Return the call, the result, or both, that a part of a provider's own tool holds.
+    """The call, the result, or both, that a part of a provider's own tool holds.
 
     Args:
         part: The part, or the fields inside of one that names its kind by its one key.
@@ -101,7 +101,7 @@ def as_parts(part: Mapping[str, Any], kind: str) -> Sequence[Mapping[str, Any]] 
 
 
 def _is_item(part: Mapping[str, Any], kind: str) -> bool:
-    """Return whether an item of the Responses API is a call that the provider runs.
+    """Whether an item of the Responses API is a call that the provider runs.
 
     A call that the agent runs has an id that its result repeats, ``call_id``. An unknown item
     without a ``call_id`` counts as the provider's.
@@ -117,7 +117,7 @@ def _is_item(part: Mapping[str, Any], kind: str) -> bool:
 
 
 def _of_call(part: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the call of a block that is one, with the result that its payload may hold."""
+    """The call of a block that is one, with the result that its payload may hold."""
     payload = part.get("server_tool_call")
     call_id = part.get("id", part.get("tool_call_id"))
     name = part.get("name", part.get("tool_name"))
@@ -130,7 +130,7 @@ def _of_call(part: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def _of_item(
     item: Mapping[str, Any], *, name: str = "", call_id: Any = None
 ) -> Sequence[Mapping[str, Any]]:
-    """Return the call that an item is, and the result that it may hold.
+    """The call that an item is, and the result that it may hold.
 
     Args:
         item: The fields.
@@ -158,7 +158,7 @@ def _of_item(
 
 
 def _of_result(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the result that a block is."""
+    """The result that a block is."""
     value = first_of(part, _PAYLOADS)
     call_id = next((part[key] for key in ("tool_use_id", "tool_call_id") if part.get(key)), None)
     failed = _failed(part) or (isinstance(value, Mapping) and _failed(value))
@@ -176,7 +176,7 @@ def _of_code_result(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _of_gemini(part: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return a call or a result of a tool of Gemini's, which a type names."""
+    """A call or a result of a tool of Gemini's, which a type names."""
     tool = part.get("tool_type", part.get("toolType"))
     name = str(tool).rpartition(".")[2].lower()
     if kind.endswith("response"):
@@ -185,7 +185,7 @@ def _of_gemini(part: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _failed(fields: Mapping[str, Any]) -> bool:
-    """Return whether an item or a payload says that the tool failed."""
+    """Whether an item or a payload says that the tool failed."""
     is_error = str(fields.get("type") or "").endswith("_error")
     return (
         is_error
@@ -207,7 +207,7 @@ def _result(call_id: Any, name: Any, value: Any, *, is_error: bool) -> Mapping[s
 
 
 def _named(item: Mapping[str, Any]) -> str:
-    """Return the tool's name: an item's own, else the one that its kind names."""
+    """The tool's name: an item's own, else the one that its kind names."""
     name = item.get("name")
     if isinstance(name, str) and name:
         return name
@@ -223,7 +223,7 @@ def _tool_of(kind: str) -> str:
 
 
 def _rest(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an item that are its arguments."""
+    """The fields of an item that are its arguments."""
     return _known({key: value for key, value in item.items() if key not in _OTHERS})
 
 

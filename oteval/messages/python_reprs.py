@@ -34,7 +34,7 @@ _NEXT_FIELD = re.compile(rf"(?P<text>{_TEXT})|(?<![,(\[{{])(?P<gap> +)(?=[a-zA-Z
 
 
 def object_of(text: str) -> Any:
-    """Return the fields of the objects that a repr shows; None where the text is not one.
+    """The fields of the objects that a repr shows; None where the text is not one.
 
     Args:
         text: The repr of an object, of a list of them, or a message as LangChain prints it. Of a
@@ -46,7 +46,7 @@ def object_of(text: str) -> Any:
 
 
 def printed_fields(text: str, name: str) -> Any:
-    """Return the fields of an object that prints them alone, as Pydantic's models do, or None.
+    """The fields of an object that prints them alone, as Pydantic's models do, or None.
 
     Args:
         text: The object as text, such as ``status='success' result='21 C'``.
@@ -58,7 +58,7 @@ def printed_fields(text: str, name: str) -> Any:
 # Each call of a model repeats the definitions of its tools.
 @lru_cache(maxsize=16)
 def literal_of(text: str) -> Any:
-    """Return the value of the repr of a list, dict or tuple that JSON can hold, else None."""
+    """The value of the repr of a list, dict or tuple that JSON can hold, else None."""
     if not text.endswith((")", "]", "}")):
         return None
     try:
@@ -68,7 +68,7 @@ def literal_of(text: str) -> Any:
 
 
 def _parsed(text: str, *, is_whole: bool = False) -> Any:
-    """Return the value of a repr, or None.
+    """The value of a repr, or None.
 
     Args:
         text: The repr.
@@ -99,7 +99,7 @@ def _with_comma(match: re.Match[str]) -> str:
 
 
 def _value(node: ast.expr, *, is_field: bool = False) -> Any:
-    """Return the value of a node.
+    """The value of a node.
 
     Args:
         node: The node.

@@ -56,7 +56,7 @@ class _ReadText(Generic[_T]):
     end: int
 
     def is_prefix_of(self, text: str) -> bool:
-        """Return whether a text begins with the items."""
+        """Whether a text begins with the items."""
         end = self.end
         if not self.items or len(text) <= end:
             return False
@@ -84,7 +84,7 @@ class _Reached(Generic[_S]):
 
 
 def _end_of_items(text: str) -> int:
-    """Return the end of the last item of a list in JSON text, before the last bracket."""
+    """The end of the last item of a list in JSON text, before the last bracket."""
     end = text.rfind("]")
     while end > 0 and text[end - 1] in _SPACES:
         end -= 1
@@ -104,7 +104,7 @@ class ReadCache:
         self._companions: dict[type[Any], Any] = {}
 
     def parsed(self, text: str, parse: Callable[[str, list[Any], str], tuple[_T, list[Any]]]) -> _T:
-        """Return the result of parsing a list's text, from an equal one if there was any.
+        """The result of parsing a list's text, from an equal one if there was any.
 
         Args:
             text: The text, which begins with a bracket.
@@ -139,7 +139,7 @@ class ReadCache:
             self._characters -= len(self._texts.pop().text)
 
     def companion(self, kind: type[_T]) -> _T:
-        """Return the one object of a class that lives as long as this cache."""
+        """The one object of a class that lives as long as this cache."""
         value: _T = self._companions.setdefault(kind, None) or kind()
         self._companions[kind] = value
         return value
@@ -152,7 +152,7 @@ class ReadCache:
         *,
         by_value: bool = False,
     ) -> _S:
-        """Return the state after all items of a list.
+        """The state after all items of a list.
 
         Args:
             kind: Which work it is; states of different kinds are not mixed.
@@ -181,7 +181,7 @@ class ReadCache:
 
 
 def _begins_with(items: Sequence[Any], prefix: Sequence[Any]) -> bool:
-    """Return whether a list begins with the very objects of a known one."""
+    """Whether a list begins with the very objects of a known one."""
     if items is prefix:
         return True
     count = len(prefix)
@@ -223,7 +223,7 @@ def _exact(items: Sequence[Any], recent: Sequence[_Reached[Any]]) -> bytes:
 
 
 def _continues(data: bytes, prefix: bytes) -> bool:
-    """Return whether `_exact` gave the first bytes for the items of the second, or more."""
+    """Whether `_exact` gave the first bytes for the items of the second, or more."""
     if not prefix or not data:
         return False
     if prefix.startswith(b"m"):
@@ -241,14 +241,14 @@ _ACTIVE: ContextVar[ReadCache | None] = ContextVar("oteval_read_cache", default=
 
 
 def active() -> ReadCache | None:
-    """Return the cache that readers use now, or None."""
+    """The cache that readers use now, or None."""
     return _ACTIVE.get()
 
 
 def folded(
     items: Sequence[_T], extend: Callable[[_S | None, Sequence[_T]], _S], kind: Hashable = None
 ) -> _S:
-    """Return `ReadCache.fold` of a list's items, in full if no cache is active.
+    """`ReadCache.fold` of a list's items, in full if no cache is active.
 
     Args:
         items: The list.

@@ -51,7 +51,7 @@ _BESIDE_TEXT = BESIDE_TEXT | {"toolInvocations", "tool_calls"}
 
 
 def from_messages(value: Any, source: MessageSource, role: str = "user") -> list[Message]:
-    """Return the messages of a parsed list of messages, or of parts of messages.
+    """The messages of a parsed list of messages, or of parts of messages.
 
     Args:
         value: The list; a single message, or its text alone, is taken as a list of one.
@@ -85,14 +85,14 @@ def from_messages(value: Any, source: MessageSource, role: str = "user") -> list
 
 
 def text_message(value: Any, source: MessageSource, role: str) -> tuple[Message, ...]:
-    """Return a text as the one message of a role; none for a placeholder, or any other value."""
+    """A text as the one message of a role; none for a placeholder, or any other value."""
     if not isinstance(value, str) or not value or hidden(value):
         return ()
     return (Message(role, value, span_id=source.span_id, trace_id=source.trace_id),)
 
 
 def repeated_message(message: Mapping[str, Any], source: MessageSource) -> list[Message]:
-    """Return the messages of a message that other spans repeat, such as a system prompt."""
+    """The messages of a message that other spans repeat, such as a system prompt."""
 
     def extend(_: list[Message] | None, items: Sequence[Any]) -> list[Message]:
         return from_messages(list(items), source)
@@ -136,7 +136,7 @@ class MessageCollector:
         self.misfits = False
 
     def copy(self, source: MessageSource) -> MessageCollector:
-        """Return a copy that goes on with items of another source."""
+        """A copy that goes on with items of another source."""
         duplicate = MessageCollector(source, self._role, is_recorded=self._is_recorded)
         duplicate._messages = self._messages.copy()
         duplicate._last = self._last.copy()
@@ -208,7 +208,7 @@ class MessageCollector:
         self._loose_messages = None
 
     def _role_of(self, item: str | Mapping[str, Any]) -> str:
-        """Return the role of a part outside of a message, or "" for a part of an unknown kind."""
+        """The role of a part outside of a message, or "" for a part of an unknown kind."""
         part = next(iter(read_parts(item)), None)
         if isinstance(part, Result):
             return "tool"
@@ -237,7 +237,7 @@ class MessageCollector:
             self._loose = self._loose_messages = None
 
     def finish(self) -> list[Message]:
-        """Return the messages. Further items may be added to a copy."""
+        """The messages. Further items may be added to a copy."""
         if not self._knows_any:
             return []
         if self._loose is None:
@@ -249,7 +249,7 @@ class MessageCollector:
 
 
 def choices(value: Any, count: int = 0) -> tuple[Any, list[Any]]:
-    """Return a parsed list of answers as the first choice, and the others one by one.
+    """A parsed list of answers as the first choice, and the others one by one.
 
     Messages of the assistant that each say why they end are choices if each is an answer by itself:
     all are texts, or their indices differ. Reasoning, a tool that the provider ran, a text and
@@ -269,12 +269,12 @@ def choices(value: Any, count: int = 0) -> tuple[Any, list[Any]]:
 
 
 def _have_indices(value: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether messages have different indices of choices."""
+    """Whether messages have different indices of choices."""
     return len({item["index"] for item in value if isinstance(item.get("index"), int)}) > 1
 
 
 def _is_answer(item: Mapping[str, Any]) -> bool:
-    """Return whether a message may be a whole answer: it has a text, or nothing else than media."""
+    """Whether a message may be a whole answer: it has a text, or nothing else than media."""
     parts = item.get("parts")
     if not isinstance(parts, list):
         return True
@@ -300,7 +300,7 @@ def _ends_with_calls(item: Mapping[str, Any]) -> bool:
 def from_form(
     item: Mapping[str, Any], source: MessageSource, *, is_recorded: bool = True
 ) -> list[Message]:
-    """Return the messages of one message that names its role; see `forms.forms_of`."""
+    """The messages of one message that names its role; see `forms.forms_of`."""
     role, content, parts = item["role"], item.get("content"), item.get("parts")
     name, has_more = "", False
     if len(item) > 2 or parts is None is content:
@@ -349,7 +349,7 @@ def from_form(
 def _plain_parts(
     content: Any, parts: Any
 ) -> tuple[list[str], Sequence[ToolCall], Result | None] | None:
-    """Return the texts and calls, or the one result, of a message that has nothing else.
+    """The texts and calls, or the one result, of a message that has nothing else.
 
     Returns:
         The texts, the calls, and the result; None for any other message.
@@ -378,12 +378,12 @@ def _plain_parts(
 
 
 def _is_more_than_text(text: str, role: str, calls: Sequence[ToolCall]) -> bool:
-    """Return whether a text may spell out parts, or repeat one of the calls beside it."""
+    """Whether a text may spell out parts, or repeat one of the calls beside it."""
     return may_spell_parts(text, role) or (bool(calls) and text.lstrip()[:1] == "{")
 
 
 def from_event(name: str, body: Any, source: MessageSource) -> list[Message]:
-    """Return the messages of one ``gen_ai.*.message`` or ``gen_ai.choice`` event.
+    """The messages of one ``gen_ai.*.message`` or ``gen_ai.choice`` event.
 
     Args:
         name: The event's name.
@@ -408,7 +408,7 @@ def from_event(name: str, body: Any, source: MessageSource) -> list[Message]:
 
 
 def join_neighbours(messages: list[Message]) -> list[Message]:
-    """Return the messages with calls joined to the assistant message right before them.
+    """The messages with calls joined to the assistant message right before them.
 
     The Responses API, and clients built on it, write parallel calls as one message each, and the
     reasoning before an answer as a separate item.
@@ -430,7 +430,7 @@ def join_neighbours(messages: list[Message]) -> list[Message]:
 
 
 def _continues(before: Sequence[Message], message: Message) -> bool:
-    """Return whether an assistant's message belongs to the messages right before it."""
+    """Whether an assistant's message belongs to the messages right before it."""
     if not before or before[0].role != "assistant":
         return False
     if message.name and before[0].name and message.name != before[0].name:
@@ -439,7 +439,7 @@ def _continues(before: Sequence[Message], message: Message) -> bool:
 
 
 def _only_reasons(message: Message) -> bool:
-    """Return whether a message is nothing but reasoning."""
+    """Whether a message is nothing but reasoning."""
     is_bare = message.content is None and not message.tool_calls
     return is_bare and bool(message.parts) and all(map(is_reasoning, message.parts))
 
@@ -456,7 +456,7 @@ def _joined(group: list[Message]) -> Message:
 
 
 def tool_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Return the tool definitions of a parsed list; other items are left out."""
+    """The tool definitions of a parsed list; other items are left out."""
     if value is None:
         return ()
     definitions = parse(value).value

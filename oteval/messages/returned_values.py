@@ -21,7 +21,7 @@ __all__ = ["returned_value"]
 
 
 def returned_value(value: Any, as_recorded: Any) -> Result:
-    """Return a tool's result.
+    """A tool's result.
 
     Args:
         value: The parsed return value.
@@ -36,7 +36,7 @@ def returned_value(value: Any, as_recorded: Any) -> Result:
 
 
 def _envelope(value: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a result in an envelope, or None where it has none."""
+    """The fields of a result in an envelope, or None where it has none."""
     if isinstance(value, str) and value.startswith("status="):
         return _of_agno(printed_fields(value, "FunctionExecutionResult"))
     if not isinstance(value, Mapping):
@@ -54,7 +54,7 @@ def _envelope(value: Any) -> Mapping[str, Any] | None:
 
 
 def _of_agno(fields: Any) -> Mapping[str, Any] | None:
-    """Return the fields of the result of one of Agno's tools, which is recorded as a repr."""
+    """The fields of the result of one of Agno's tools, which is recorded as a repr."""
     if not isinstance(fields, Mapping) or not {"result", "status"} <= fields.keys():
         return None
     if fields["status"] != "failure":

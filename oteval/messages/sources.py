@@ -32,7 +32,7 @@ def stamped(messages: Sequence[Message], source: MessageSource) -> tuple[Message
 
 
 def of_span(message: Message, source: MessageSource) -> Message:
-    """Return a message with the ids of its source."""
+    """A message with the ids of its source."""
     if message.span_id == source.span_id and message.trace_id == source.trace_id:
         return message
     content, calls, parts = message.content, message.tool_calls, message.parts

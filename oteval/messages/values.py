@@ -54,7 +54,7 @@ class Parsed(NamedTuple):
 
 
 def hidden(value: Any) -> bool:
-    """Return whether a value is a placeholder for content that was not captured."""
+    """Whether a value is a placeholder for content that was not captured."""
     # Looking up a long text would read all of it.
     if not isinstance(value, str) or len(value) > _LONGEST:
         return False
@@ -64,7 +64,7 @@ def hidden(value: Any) -> bool:
 
 
 def parse(value: Any) -> Parsed:
-    """Return the value that an attribute means, unwrapping text that holds JSON."""
+    """The value that an attribute means, unwrapping text that holds JSON."""
     if not isinstance(value, str) or value[:1].isalpha():
         return Parsed(value)
     cache = active() if len(value) >= _LONG and value[0] == "[" else None
@@ -74,7 +74,7 @@ def parse(value: Any) -> Parsed:
 
 
 def _parse_list(text: str, items: list[Any], unread: str) -> tuple[Parsed, list[Any]]:
-    """Return the value of a text that begins with a bracket, and the items if that is valid JSON.
+    """The value of a text that begins with a bracket, and the items if that is valid JSON.
 
     Args:
         text: The text.
@@ -88,7 +88,7 @@ def _parse_list(text: str, items: list[Any], unread: str) -> tuple[Parsed, list[
 
 
 def _items(text: str) -> list[Any]:
-    """Return the items of a list in JSON text; none where it is not valid."""
+    """The items of a list in JSON text; none where it is not valid."""
     try:
         return list_of(_loads(text.strip()))
     except (ValueError, RecursionError):
@@ -96,29 +96,29 @@ def _items(text: str) -> list[Any]:
 
 
 def decoded(value: Any) -> Any:
-    """Return the value that an attribute means; None for a placeholder."""
+    """The value that an attribute means; None for a placeholder."""
     return None if hidden(value) else parse(value).value
 
 
 def decoded_text(value: Any) -> Any:
-    """Return the text that JSON text encodes once more; any other value as it is."""
+    """The text that JSON text encodes once more; any other value as it is."""
     text = parse(value).value
     return text if isinstance(text, str) else value
 
 
 def mapping_of(value: Any) -> Mapping[str, Any]:
-    """Return the object that a value is or spells out; an empty one where it is none."""
+    """The object that a value is or spells out; an empty one where it is none."""
     mapping = decoded(value)
     return mapping if isinstance(mapping, Mapping) else {}
 
 
 def mappings_of(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects of a list; none for any other value."""
+    """The objects of a list; none for any other value."""
     return [item for item in list_of(value) if isinstance(item, Mapping)]
 
 
 def list_of(value: Any) -> list[Any]:
-    """Return a value that is a list; an empty list for any other."""
+    """A value that is a list; an empty list for any other."""
     return value if isinstance(value, list) else []
 
 
@@ -155,7 +155,7 @@ _HALF_PAIR = re.compile(r"\\u[dD]")
 
 
 def _loads(text: str) -> Any:
-    """Return the value of a JSON text; only arguments keep the halves of surrogate pairs."""
+    """The value of a JSON text; only arguments keep the halves of surrogate pairs."""
     if _is_encodable(text) and ("\\u" not in text or not _HALF_PAIR.search(text)):
         return loads(text)
     return _encodable(loads_exact(text))
@@ -206,7 +206,7 @@ def _parse_broken(value: str, text: str) -> Parsed:
 
 
 def _beginning_of(text: str, *, allow_partial: bool = True) -> Any:
-    """Return the value of a JSON text, or of the part of one before it was cut."""
+    """The value of a JSON text, or of the part of one before it was cut."""
     # Takes 0.1 s to import, which only readers of broken JSON pay for.
     from pydantic_core import from_json
 
@@ -214,7 +214,7 @@ def _beginning_of(text: str, *, allow_partial: bool = True) -> Any:
 
 
 def _end_of_json(text: str) -> int:
-    """Return where a whole JSON value ends that more text follows; 0 where the value is cut."""
+    """Where a whole JSON value ends that more text follows; 0 where the value is cut."""
     try:
         _beginning_of(text, allow_partial=False)
     except ValueError as error:
@@ -234,7 +234,7 @@ _MAX_TAIL = 120
 
 
 def _parse_marked(value: str, text: str, error: str) -> Parsed:
-    """Return the part before the cut of a JSON text that ends with a remark that it was cut.
+    """The part before the cut of a JSON text that ends with a remark that it was cut.
 
     Args:
         value: The attribute.
@@ -260,7 +260,7 @@ def _parse_marked(value: str, text: str, error: str) -> Parsed:
 
 
 def _place_in(text: str, error: str) -> int:
-    """Return the place in a text that the error of a JSON parser names; its columns count bytes."""
+    """The place in a text that the error of a JSON parser names; its columns count bytes."""
     match = _POSITION.search(error)
     if match is None:
         return len(text)
@@ -276,7 +276,7 @@ _MOST_BACK = 3
 
 
 def _without_cut_part(value: Any) -> Any:
-    """Return a cut list of messages less the part that the cut goes through."""
+    """A cut list of messages less the part that the cut goes through."""
     if not isinstance(value, list) or not value:
         return value
     last = value[-1]
@@ -287,7 +287,7 @@ def _without_cut_part(value: Any) -> Any:
 
 
 def parse_arguments(value: Any) -> Any:
-    """Return a tool call's arguments, parsed if they are JSON, or else the raw text.
+    """A tool call's arguments, parsed if they are JSON, or else the raw text.
 
     Absent, blank and null arguments of a captured call become ``{}``. Of a placeholder, the
     arguments are unknown: None.
@@ -311,7 +311,7 @@ def _parse_arguments_text(text: str) -> Any:
 
 
 def text_of(value: Any) -> str | None:
-    """Return a value as message text: text stays as it is, anything else becomes JSON."""
+    """A value as message text: text stays as it is, anything else becomes JSON."""
     if value is None or isinstance(value, str):
         return value
     return dumps(value)

@@ -45,18 +45,18 @@ _SETTINGS = frozenset({"model", "system", "system_prompt", "tools", "tool_choice
 
 
 def normal_text(text: str) -> str:
-    """Return a question as questions are compared: white space does not count, and case does."""
+    """A question as questions are compared: white space does not count, and case does."""
     return " ".join(text.split())
 
 
 def first_attribute(trajectory: Trajectory, keys: Sequence[str]) -> str:
-    """Return the first of some attributes that a run has, as text; "" if it has none."""
+    """The first of some attributes that a run has, as text; "" if it has none."""
     values = (trajectory.attributes.get(key) for key in keys)
     return next((str(value) for value in values if value not in (None, "")), "")
 
 
 def case_text(trajectory: Trajectory, keys: Sequence[str]) -> str:
-    r"""Return the text that a run shares with the runs of the same case, and only with those.
+    r"""The text that a run shares with the runs of the same case, and only with those.
 
     Args:
         trajectory: The run.
@@ -78,12 +78,12 @@ def case_text(trajectory: Trajectory, keys: Sequence[str]) -> str:
 
 
 def input_hash(inputs: Any) -> str:
-    """Return a hash of an example's inputs."""
+    """A hash of an example's inputs."""
     return hashlib.blake2b(canonical(inputs).encode(), digest_size=8).hexdigest()
 
 
 def case_id(inputs: Any) -> str:
-    """Return the hash of the question in an example's inputs.
+    """The hash of the question in an example's inputs.
 
     Of messages, those of the user count. Inputs without messages of a user, and without a question
     as the only input, count as they are.
@@ -92,7 +92,7 @@ def case_id(inputs: Any) -> str:
 
 
 def turn_case_id(inputs: Any, turn: int) -> str:
-    """Return the hash of the question of a turn, with the number of the turn from the second on."""
+    """The hash of the question of a turn, with the number of the turn from the second on."""
     return case_id(inputs) if turn <= 1 else f"{case_id(inputs)}.{turn}"
 
 
@@ -116,7 +116,7 @@ def _asked(inputs: Any) -> Any:
 
 
 def _user_messages(messages: Any) -> Any:
-    """Return the content of a user's messages: a text if there is one message, else a list.
+    """The content of a user's messages: a text if there is one message, else a list.
 
     A message is an object with ``role`` (or LangChain's ``type``) and ``content``, or a pair of
     both. Returns "" if the value is not a list of messages, or if the user wrote nothing.
@@ -140,14 +140,14 @@ def _user_messages(messages: Any) -> Any:
 
 
 def _is_tool_result(content: Any) -> bool:
-    """Return whether the content of a user's message is the result of a tool, as at Anthropic."""
+    """Whether the content of a user's message is the result of a tool, as at Anthropic."""
     return isinstance(content, list) and any(
         isinstance(block, Mapping) and block.get("type") == "tool_result" for block in content
     )
 
 
 def _content(content: Any, parts: Any) -> Any:
-    """Return the content of a message; one with parts other than text is a list."""
+    """The content of a message; one with parts other than text is a list."""
     if isinstance(content, (list, tuple)):
         blocks = [block.get("text") if isinstance(block, Mapping) else block for block in content]
         texts = [text for text in blocks if isinstance(text, str)]

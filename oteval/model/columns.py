@@ -47,7 +47,7 @@ def _same_text(text: str) -> tuple[str, ...]:
 
 
 def _prompt_names(prompt: str) -> tuple[str, ...]:
-    """Return the names by which a prompt is found: with its version, and without it."""
+    """The names by which a prompt is found: with its version, and without it."""
     name = prompt.rpartition("@")[0]
     return (prompt, name) if name else (prompt,)
 
@@ -99,7 +99,7 @@ class RunColumn:
 
 
 def call_errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
-    """Return whether each call failed; results are paired with calls by id, then by order."""
+    """Whether each call failed; results are paired with calls by id, then by order."""
     errors: list[bool | None] = []
     for at, message in enumerate(messages):
         results = []
@@ -131,7 +131,7 @@ def _seconds(run: Trajectory) -> float | None:
 
 
 def _tokens(run: Trajectory, *kinds: str) -> int | None:
-    """Return a sum of kinds of tokens; None if the trace does not report the input."""
+    """A sum of kinds of tokens; None if the trace does not report the input."""
     return sum(getattr(run.usage, kind) for kind in kinds) if run.usage.is_known else None
 
 
@@ -287,7 +287,7 @@ MEASURES: Mapping[str, RunColumn] = {column.measure: column for column in _ALL i
 
 
 def column_values(run: Trajectory) -> RunValues:
-    """Return the function that gives the values of a run's columns."""
+    """The function that gives the values of a run's columns."""
     return partial(_column_value, run)
 
 
@@ -297,7 +297,7 @@ def _column_value(run: Trajectory, name: str) -> Any:
 
 
 def items_of(name: str, values: RunValues) -> tuple[Any, ...]:
-    """Return everything that equals a value of a run's column; nothing if the run lacks it."""
+    """Everything that equals a value of a run's column; nothing if the run lacks it."""
     value = values(name)
     if value is None:
         return ()
@@ -308,7 +308,7 @@ def items_of(name: str, values: RunValues) -> tuple[Any, ...]:
 
 
 def group_text(name: str, values: RunValues) -> str:
-    """Return the name of the group of runs with equal values of a column; "" without a value."""
+    """The name of the group of runs with equal values of a column; "" without a value."""
     value = values(name)
     if name not in COLUMNS or COLUMNS[name].kind != "texts":
         return "" if value is None else str(value)
@@ -329,14 +329,14 @@ class RunRow:
 
     @classmethod
     def of(cls, run: Trajectory, names: Sequence[str] = LISTED) -> RunRow:
-        """Return the row of a run that was read already."""
+        """The row of a run that was read already."""
         values = {name: COLUMNS[name].value(run) for name in ("id", "started", *names)}
         if values.get("asked"):
             values["asked"] = values["asked"][:LONGEST_ASKED]
         return cls(values, run.usage)
 
     def __getitem__(self, name: str) -> Any:
-        """Return the value of a column.
+        """The value of a column.
 
         Raises:
             KeyError: It was not read.

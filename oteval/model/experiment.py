@@ -38,12 +38,12 @@ _NUMBERS = re.compile(r"((?:\.\d+)?)(?:-\d+)?")
 
 
 def example_id(inputs: Any) -> str:
-    """Return the id of an example without an explicit one: a hash of its inputs."""
+    """The id of an example without an explicit one: a hash of its inputs."""
     return input_hash(inputs)
 
 
 def question_of(inputs: Any) -> str:
-    """Return the question in an example's inputs: the last message, or the only text.
+    """The question in an example's inputs: the last message, or the only text.
 
     Other inputs are returned as JSON, and no inputs as "". The question is cut to 2,000 characters.
     """
@@ -95,7 +95,7 @@ class Example:
         return self.id if self.has_own_id else question_of(self.inputs) or self.id
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form, which is also a line of a dataset file."""
+        """The JSON form, which is also a line of a dataset file."""
         return {
             "id": self.id,
             "inputs": self.inputs,
@@ -218,7 +218,7 @@ class Feedback(EvaluationResult):
     time_ns: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "key": self.key,
             "evaluator": self.evaluator,
@@ -267,5 +267,5 @@ class Vote:
     time_ns: int = 0
 
     def score_of(self, run_id: str) -> float:
-        """Return the score of a run."""
+        """The score of a run."""
         return self.scores[self.shown.index(run_id)]

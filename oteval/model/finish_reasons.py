@@ -36,7 +36,7 @@ _SEPARATOR = re.compile(r"[^a-z0-9]+")
 
 @lru_cache(maxsize=256)
 def normal_finish_reason(reason: str) -> str:
-    """Return a finish reason in the words of the conventions.
+    """A finish reason in the words of the conventions.
 
     Args:
         reason: The reason in any provider's spelling: ``max_tokens``, ``MAX_TOKENS``,
@@ -52,5 +52,5 @@ def normal_finish_reason(reason: str) -> str:
 
 
 def unusual_reasons(reasons: Iterable[str]) -> list[str]:
-    """Return the reasons, each once, other than that a model had finished or called tools."""
+    """The reasons, each once, other than that a model had finished or called tools."""
     return [reason for reason in dict.fromkeys(reasons) if reason not in ("stop", "tool_call")]

@@ -48,7 +48,7 @@ class ExchangeEvent:
 
 
 def to_event(exchange: Exchange, omitted: str = "") -> ExchangeEvent:
-    """Return the log event of an exchange.
+    """The log event of an exchange.
 
     Args:
         exchange: The exchange, without secrets.
@@ -96,7 +96,7 @@ def to_event(exchange: Exchange, omitted: str = "") -> ExchangeEvent:
 
 
 def from_log(record: LogRecord) -> Exchange | None:
-    """Return the exchange of a log record; None for a record of another kind.
+    """The exchange of a log record; None for a record of another kind.
 
     Raises:
         UnreadableExchange: The record is of an exchange, but damaged, incomplete, or written by a
@@ -144,7 +144,7 @@ class _Reader:
         self._subject = subject
 
     def subject(self) -> str:
-        """Return the name of the exchange for messages."""
+        """The name of the exchange for messages."""
         if self._subject:
             return self._subject
         method, url = self._fields.get("method"), self._fields.get("url")
@@ -173,7 +173,7 @@ class _Reader:
         return {str(name): str(text) for name, text in value.items()}
 
     def payload(self) -> bytes:
-        """Return the body.
+        """The body.
 
         Raises:
             UnreadableExchange: It does not have the size that it had when it was recorded.
@@ -220,7 +220,7 @@ class _Reader:
 
 
 def _payload(data: bytes) -> dict[str, Any]:
-    """Return a body as fields: text as it is, other data as base64."""
+    """A body as fields: text as it is, other data as base64."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

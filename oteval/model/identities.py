@@ -109,7 +109,7 @@ _fixed = set(_own)
 
 
 def identity(text: str) -> str:
-    """Return a text that names something, or "" for a placeholder.
+    """A text that names something, or "" for a placeholder.
 
     An id holds letters or digits that are not all zeros or the same ``x``; it does not begin like
     a template or a mark (``<redacted>``, ``[Scrubbed due to 'session']``, ``{{id}}``, ``***``);
@@ -134,7 +134,7 @@ def _unusual_identity(text: str) -> str:
 
 
 def _is_made_of_nothing(lowered: str, alphanumeric: set[str]) -> bool:
-    """Return whether a text only says that an id is missing."""
+    """Whether a text only says that an id is missing."""
     if any(character.isdigit() for character in alphanumeric):
         return False
     words = set(_WORD.findall(lowered))
@@ -163,25 +163,25 @@ def name_attribute(kind: str, name: str, *, is_default: bool = False) -> None:
 
 
 def own_attribute(kind: str) -> str:
-    """Return the name of the application's attribute for an identity, or ""."""
+    """The name of the application's attribute for an identity, or ""."""
     return _own.get(kind, "")
 
 
 def own_attributes() -> Collection[str]:
-    """Return the names of all attributes that the application has for identities."""
+    """The names of all attributes that the application has for identities."""
     return _own.values()
 
 
 def own_value(
     kind: str, attributes: Mapping[str, Any], resource: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the identity in the application's attribute, or its copy in a stored span, or ""."""
+    """The identity in the application's attribute, or its copy in a stored span, or ""."""
     places = [attributes] if resource is None else [attributes, resource]
     return _first(kind, places, own_names(kind))
 
 
 def conversation_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id of the conversation that a span's attributes name, or ""."""
+    """The id of the conversation that a span's attributes name, or ""."""
     if "conversation" in _own and (own := own_value("conversation", attributes)):
         return own
     for key in semconv.CONVERSATION_ID:
@@ -191,13 +191,13 @@ def conversation_id(attributes: Mapping[str, Any]) -> str:
 
 
 def identity_in(kind: str, attributes: Mapping[str, Any]) -> str:
-    """Return the user or version that attributes name, or ""."""
+    """The user or version that attributes name, or ""."""
     places = [attributes]
     return _first(kind, places, own_names(kind)) or _first(kind, places, _USUAL_KEYS[kind])
 
 
 def user_of(spans: Sequence[Span], names: Collection[str]) -> str:
-    """Return the id of the user whom any of a run's spans names, or "".
+    """The id of the user whom any of a run's spans names, or "".
 
     Args:
         spans: The spans.
@@ -207,7 +207,7 @@ def user_of(spans: Sequence[Span], names: Collection[str]) -> str:
 
 
 def version_of(spans: Sequence[Span], names: Collection[str]) -> str:
-    """Return the version of the agent whose spans these are, or "".
+    """The version of the agent whose spans these are, or "".
 
     Without the application's attribute, only the first span, the run's root, counts. Other spans
     may come from other services, such as a tool server, and carry that service's version.
@@ -229,7 +229,7 @@ def _places(spans: Sequence[Span]) -> list[Mapping[str, Any]]:
 def _identified(
     kind: str, own: Sequence[Span], usual: Sequence[Span], names: Collection[str]
 ) -> str:
-    """Return the identity in the application's attribute, else in the usual ones."""
+    """The identity in the application's attribute, else in the usual ones."""
     for keys, spans in ((own_names(kind), own), (_USUAL_KEYS[kind], usual)):
         used = [key for key in keys if key in names]
         if used and (text := _first(kind, _places(spans), used)):
@@ -238,7 +238,7 @@ def _identified(
 
 
 def own_names(kind: str) -> tuple[str, ...]:
-    """Return the names of the attributes that have the application's identity of a kind."""
+    """The names of the attributes that have the application's identity of a kind."""
     copy = IDENTITIES[kind].copy
     return (_own[kind], copy) if kind in _own else (copy,)
 
@@ -252,7 +252,7 @@ def _first(kind: str, places: Sequence[Mapping[str, Any]], keys: Sequence[str]) 
 
 
 def _text_of(kind: str, value: Any) -> str:
-    """Return an attribute's value if it is an identity, else ""."""
+    """An attribute's value if it is an identity, else ""."""
     text = dumps(value) if isinstance(value, (int, float)) else value
     if not isinstance(text, str):
         return ""

@@ -88,7 +88,7 @@ class Price:
         }
 
     def cost(self, usage: Usage) -> float:
-        """Return the cost of tokens in US dollars."""
+        """The cost of tokens in US dollars."""
         # Runs that older versions stored may have cached tokens beside the input.
         sent = max(usage.input_tokens, usage.cached_tokens + usage.cache_write_tokens)
         counted = replace(usage, input_tokens=sent)
@@ -127,7 +127,7 @@ class Prices:
     own: Mapping[str, Price] = field(default_factory=dict)
 
     def of(self, *models: str, at_ns: int = 0) -> Price | None:
-        """Return the price of the first model name that has one, or None.
+        """The price of the first model name that has one, or None.
 
         A name also matches without its provider prefix ("openai/") and its date suffix.
 
@@ -147,7 +147,7 @@ class Prices:
         return None
 
     def cost(self, models: Sequence[str], usage: Usage) -> float | None:
-        """Return the cost of a run in US dollars.
+        """The cost of a run in US dollars.
 
         It is None for the reasons of `why_unknown`.
         """
@@ -155,7 +155,7 @@ class Prices:
         return None if price is None else price.cost(usage)
 
     def why_unknown(self, models: Sequence[str], usage: Usage) -> str:
-        """Return why the cost of a run is not known; "" if it is."""
+        """Why the cost of a run is not known; "" if it is."""
         if not usage.is_known:
             return "the trace has no tokens"
         if len(models) != 1:
@@ -163,7 +163,7 @@ class Prices:
         return "" if self.of(models[0]) else f"the price of {models[0]!r} is not known"
 
     def total(self, usages: Iterable[tuple[str, int, Usage]], runs: int) -> CostSum:
-        """Return the cost of several runs.
+        """The cost of several runs.
 
         Args:
             usages: By model, the number of runs that it alone answered and whose tokens are known,
@@ -190,13 +190,13 @@ _DATE_SUFFIX = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
 def list_version() -> str:
-    """Return the version of the price list."""
+    """The version of the price list."""
     return metadata.version("genai-prices")
 
 
 @lru_cache(maxsize=4096)
 def _listed_model(name: str) -> ModelInfo | None:
-    """Return a model of the price list, or None."""
+    """A model of the price list, or None."""
     # Importing the list takes a third of a second, and most commands need no price.
     from genai_prices.data_snapshot import get_snapshot
 
@@ -227,7 +227,7 @@ def _references(name: str) -> Iterator[tuple[str | None, str]]:
 
 
 def _price_at(info: ModelInfo, at_ns: int) -> Price | None:
-    """Return the price of a model at a time, or None if its tokens have none."""
+    """The price of a model at a time, or None if its tokens have none."""
     time = datetime.now(UTC) if at_ns <= 0 else datetime.fromtimestamp(at_ns // 10**9, UTC)
     listed = info.get_prices(time)
     sent, received = _figure(listed, "input_mtok"), _figure(listed, "output_mtok")
@@ -250,7 +250,7 @@ def _figure(listed: ModelPrice, name: str) -> float | None:
 
 
 def make_prices(own: Mapping[str, Any] | None) -> Prices:
-    """Return a price list with prices that a user gives.
+    """A price list with prices that a user gives.
 
     Args:
         own: For each model ``{"input": 0.25, "output": 2.0}``, optionally with the other fields of

@@ -31,7 +31,7 @@ neither passes nor fails."""
 
 
 def reported_cost(metadata: Mapping[str, Any]) -> float | None:
-    """Return the cost of an evaluation (US dollars) according to the metadata of its result.
+    """The cost of an evaluation (US dollars) according to the metadata of its result.
 
     The key is ``cost_usd``, or else ``cost``.
 
@@ -46,7 +46,7 @@ def reported_cost(metadata: Mapping[str, Any]) -> float | None:
 
 
 def has_unknown_cost(metadata: Mapping[str, Any]) -> bool:
-    """Return whether an evaluation asked a model at an unknown price: ``cost_usd`` is null."""
+    """Whether an evaluation asked a model at an unknown price: ``cost_usd`` is null."""
     return "cost_usd" in metadata and metadata["cost_usd"] is None
 
 
@@ -138,7 +138,7 @@ class EvaluationResult:
         comment: str = "",
         metadata: Mapping[str, Any] | None = None,
     ) -> EvaluationResult:
-        """Return the result of a successful evaluation.
+        """The result of a successful evaluation.
 
         Args:
             passed: Whether it is a pass; None if the evaluator neither passes nor fails runs.
@@ -180,7 +180,7 @@ class Score(EvaluationResult):
     time_ns: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object that ``oteval score --json`` prints."""
+        """The object that ``oteval score --json`` prints."""
         return {
             "trajectory_id": self.trajectory_id,
             "trace_id": self.trace_id,

@@ -51,11 +51,11 @@ class Condition:
     value: str
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Return whether the comparison is true for a trajectory."""
+        """Whether the comparison is true for a trajectory."""
         return self.accepts(column_values(trajectory))
 
     def accepts(self, values: RunValues) -> bool:
-        """Return whether the comparison is true for the run's column, or for any of its texts.
+        """Whether the comparison is true for the run's column, or for any of its texts.
 
         It is not if the column is unknown. An attribute that a run lacks is known to differ.
         """
@@ -183,11 +183,11 @@ class Selection:
     limit: int | None = None
 
     def matches(self, trajectory: Trajectory) -> bool:
-        """Return whether the filter, without its `limit`, matches a trajectory."""
+        """Whether the filter, without its `limit`, matches a trajectory."""
         return self.accepts(column_values(trajectory))
 
     def accepts(self, values: RunValues) -> bool:
-        """Return whether the filter, without its `limit`, matches a run with these columns."""
+        """Whether the filter, without its `limit`, matches a run with these columns."""
         if not self._accepts_columns(values):
             return False
         for key, accepted in self.attributes.items():
@@ -234,7 +234,7 @@ EVERYTHING = Selection()
 
 
 def select(**filters: Any) -> Selection:
-    """Return the selection that filters describe.
+    """The selection that filters describe.
 
     Args:
         filters: The filters by the names of the command line: ``since`` and ``until`` as texts (see
@@ -257,7 +257,7 @@ def select(**filters: Any) -> Selection:
 
 
 def time_of(text: str | None, option: str) -> int | None:
-    """Return a time in nanoseconds, from an ISO date or time (UTC by default) or an age ("2h")."""
+    """A time in nanoseconds, from an ISO date or time (UTC by default) or an age ("2h")."""
     if not text:
         return None
     ago = _AGO.match(text.removesuffix(" ago").strip())

@@ -194,7 +194,7 @@ OUTPUT = (
 
 
 def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
-    """Return the first value of these keys that is neither None nor empty, or None."""
+    """The first value of these keys that is neither None nor empty, or None."""
     for key in keys:
         value = attributes.get(key)
         if value is not None and value != "":
@@ -203,6 +203,6 @@ def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def named_event(attributes: Mapping[str, Any]) -> str:
-    """Return the name of a log event from its attributes, or ""."""
+    """The name of a log event from its attributes, or ""."""
     name = first(attributes, EVENT_NAME)
     return name if isinstance(name, str) else ""

@@ -28,7 +28,7 @@ class Slices(NamedTuple):
     end: Integers
 
     def joined(self, data: bytes) -> bytes:
-        """Return the parts of some bytes, one after the other."""
+        """The parts of some bytes, one after the other."""
         filled = (self.end > self.start).nonzero()[0]
         places = zip(self.start[filled].tolist(), self.end[filled].tolist(), strict=True)
         return b"".join([data[start:end] for start, end in places])
@@ -110,5 +110,5 @@ class SpanColumns:
     whole: Mapping[int, Span]
 
     def __len__(self) -> int:
-        """Return the number of spans."""
+        """The number of spans."""
         return len(self.kind)

@@ -124,7 +124,7 @@ class Span:
 
 
 def is_completed_by(span: Span, again: Span) -> bool:
-    """Return whether a span was exported again when more of it was known.
+    """Whether a span was exported again when more of it was known.
 
     Some emitters export a span while it is in progress, and once more when it has ended.
 
@@ -141,7 +141,7 @@ def is_completed_by(span: Span, again: Span) -> bool:
 
 
 def _own_attributes(span: Span) -> set[str]:
-    """Return the names of a span's attributes, without the scores that oteval added to it."""
+    """The names of a span's attributes, without the scores that oteval added to it."""
     return {name for name in span.attributes if not name.startswith(SCORE_ATTRIBUTES)}
 
 

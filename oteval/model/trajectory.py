@@ -72,7 +72,7 @@ class Gap:
     span_id: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {"code": self.code, "detail": self.detail, "span_id": self.span_id}
 
 
@@ -91,7 +91,7 @@ class RetrievedDocument:
     span_id: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {"text": self.text, "id": self.id, "span_id": self.span_id}
 
 
@@ -150,7 +150,7 @@ class ToolCall:
     executed_by: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the tool call in OpenAI's format, with its arguments as JSON text."""
+        """The tool call in OpenAI's format, with its arguments as JSON text."""
         text = self.arguments if isinstance(self.arguments, str) else dumps_exact(self.arguments)
         if self.arguments is None:
             text = ""
@@ -201,7 +201,7 @@ class Message:
         return tuple([call for call in self.tool_calls if not call.executed_by])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the message in OpenAI's format; a failed tool message has ``is_error``.
+        """The message in OpenAI's format; a failed tool message has ``is_error``.
 
         A tool message that is recorded as a success has it too, as false.
         """
@@ -235,7 +235,7 @@ class Rewrite:
     span_id: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         messages = [message.as_dict() for message in self.messages]
         return {"at": self.at, "span_id": self.span_id, "messages": messages}
 
@@ -367,7 +367,7 @@ class Trajectory:
         return next(questions, None)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form, as printed by ``oteval trajectories --json``."""
+        """The JSON form, as printed by ``oteval trajectories --json``."""
         return {
             "trajectory_id": self.id,
             "trace_ids": list(self.trace_ids),
@@ -398,12 +398,12 @@ class Trajectory:
 
 
 def trajectory_id(trace_id: str, span_id: str) -> str:
-    """Return the stable id (16 hex digits) of the trajectory with this root span."""
+    """The stable id (16 hex digits) of the trajectory with this root span."""
     return hashlib.blake2b(f"{trace_id}:{span_id}".encode(), digest_size=8).hexdigest()
 
 
 def gaps_of_calls(messages: Sequence[Message]) -> tuple[Gap, ...]:
-    """Return the gap of a run whose messages, without spans, do not show its calls; else none.
+    """The gap of a run whose messages, without spans, do not show its calls; else none.
 
     Messages are the whole run if they show a call, or the question that it answers. No messages at
     all hide nothing.

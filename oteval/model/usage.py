@@ -53,19 +53,19 @@ class Usage:
         return self.input_tokens > 0 or self.cached_tokens + self.cache_write_tokens > 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum of two usages."""
+        """The sum of two usages."""
         return Usage.total((self, other))
 
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
-        """Return the sum of usages."""
+        """The sum of usages."""
         usages = list(usages)
         if len(usages) == 1:
             return usages[0]
         return cls(*map(sum, zip(*map(_counts_in, usages), strict=True)))
 
     def as_dict(self) -> dict[str, int]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {name: getattr(self, name) for name in _USAGE_FIELDS}
 
 
@@ -113,7 +113,7 @@ NO_TOKENS = TokenCounts()
 
 
 def count_of(value: Any) -> int | None:
-    """Return a count of tokens; None for anything that cannot be one."""
+    """A count of tokens; None for anything that cannot be one."""
     if type(value) is int:
         return value if 0 <= value < _MAX_COUNT else None
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -179,7 +179,7 @@ _BESIDE = frozenset({"cache_read_input", "cache_creation_input", "cache_write_in
 
 @lru_cache(maxsize=2048)
 def _meaning(name: str) -> _Count | None:
-    """Return the meaning of a name in a provider's usage, or None.
+    """The meaning of a name in a provider's usage, or None.
 
     Names are understood by their words, so that a spelling that nobody has listed counts as well. A
     word that is not about tokens (``cost``, ``miss``, ``image``, ``5m``) makes a name mean nothing.
@@ -223,7 +223,7 @@ def _cache_meaning(words: Sequence[str]) -> _Count | None:
 
 @lru_cache(maxsize=2048)
 def _attribute_meaning(key: str) -> _Count | None:
-    """Return the meaning of a span's attribute.
+    """The meaning of a span's attribute.
 
     The conventions count all that was read as input, and instrumentations that write a provider's
     name follow them; only Gemini's thoughts stay beside the output.
@@ -286,7 +286,7 @@ class _Reported:
                 self.add(_meaning(f"{key}_audio"), count)
 
     def totals(self) -> TokenCounts:
-        """Return the counts; those beside the input and output are added to them."""
+        """The counts; those beside the input and output are added to them."""
         counts = self.counts
         if not counts:
             return NO_TOKENS
@@ -315,7 +315,7 @@ class _Reported:
         )
 
     def _share_of_audio(self, side: _Side) -> int:
-        """Return the tokens of audio where the input or output leaves them out."""
+        """The tokens of audio where the input or output leaves them out."""
         if side not in self.shares:
             return 0
         listed = self.counts.get("input", 0) + self.counts.get("output", 0)
@@ -323,7 +323,7 @@ class _Reported:
         return self.counts.get("input_audio" if side == "input" else "output_audio", 0) * is_apart
 
     def _is_cache_beside(self, apart: int, sent: int, received: int) -> bool:
-        """Return whether the input leaves cached and written tokens out.
+        """Whether the input leaves cached and written tokens out.
 
         More of them than of the input proves it, and so does a total. Otherwise the names tell.
         """
@@ -336,7 +336,7 @@ class _Reported:
         return bool(self.beside & {"cached", "cache_write"}) or "input" in self.shares
 
     def _is_reasoning_beside(self, reasoning: int, received: int) -> bool:
-        """Return whether the output leaves tokens of reasoning out."""
+        """Whether the output leaves tokens of reasoning out."""
         total, sent = self.counts.get("total"), self.counts.get("input", 0) + self.extra_input
         if reasoning > received or total == sent + received + reasoning:
             return True
@@ -345,7 +345,7 @@ class _Reported:
 
 
 def read_tokens(usage: Any) -> TokenCounts:
-    """Return the tokens of a provider's or framework's usage, in whatever spelling.
+    """The tokens of a provider's or framework's usage, in whatever spelling.
 
     Args:
         usage: A mapping, such as ``usage`` of an answer by OpenAI, Anthropic or Bedrock, Gemini's
@@ -362,7 +362,7 @@ def read_tokens(usage: Any) -> TokenCounts:
 
 
 def span_tokens(attributes: Mapping[str, Any], keys: Collection[str] | None = None) -> TokenCounts:
-    """Return the tokens that the attributes of a span report, in whatever spelling.
+    """The tokens that the attributes of a span report, in whatever spelling.
 
     Args:
         attributes: The attributes.
@@ -388,7 +388,7 @@ _FEW_KEYS = 64
 # An instrumentation writes few sets of names: most spans have one that was seen before.
 @lru_cache(maxsize=1024)
 def _counts_among(*keys: str) -> tuple[list[tuple[str, _Count]], bool]:
-    """Return the attributes that hold counts with their meaning, and whether these are two sides.
+    """The attributes that hold counts with their meaning, and whether these are two sides.
 
     Then one is the input, the next the output, and there is nothing to add to them.
     """

@@ -53,7 +53,7 @@ _UPPER = 1.6
 
 
 def autocorrelations(values: Floats) -> Floats:
-    """Return the autocorrelations of the lags 0, 1, 2, ...; zeros where all values are equal."""
+    """The autocorrelations of the lags 0, 1, 2, ...; zeros where all values are equal."""
     count = len(values)
     centred = values - values.mean() if count else values
     size = 1 << (2 * max(count, 1) - 1).bit_length()
@@ -65,7 +65,7 @@ def autocorrelations(values: Floats) -> Floats:
 
 
 def autocorrelation_time(values: Floats) -> float:
-    """Return the autocorrelation time, at least 1; 1 where all values are equal."""
+    """The autocorrelation time, at least 1; 1 where all values are equal."""
     correlations = autocorrelations(_without_slow_variation(values))
     pairs = correlations[1 : 1 + (len(correlations) - 1) // 2 * 2].reshape(-1, 2).sum(axis=1)
     noise = _NOISE * np.sqrt(2.0 / max(len(values), 1))
@@ -75,7 +75,7 @@ def autocorrelation_time(values: Floats) -> float:
 
 
 def low_runs(values: Floats) -> int:
-    """Return the number of maximal runs of values below the mean.
+    """The number of maximal runs of values below the mean.
 
     It bounds how much a baseline says about dependence: ten failures in one run are one incident.
     """
@@ -86,7 +86,7 @@ def low_runs(values: Floats) -> int:
 
 
 def slow_deviation(values: Floats, time: float) -> float:
-    """Return an upper bound of the standard deviation of the slowly varying mean.
+    """An upper bound of the standard deviation of the slowly varying mean.
 
     Args:
         values: Observations that cover at least a day.
@@ -100,7 +100,7 @@ def slow_deviation(values: Floats, time: float) -> float:
 
 
 def least_slow_variance(values: Floats, noise: float) -> float:
-    """Return a lower bound of the variance of the slowly varying mean.
+    """A lower bound of the variance of the slowly varying mean.
 
     Args:
         values: Observations that cover at least a day.
@@ -113,7 +113,7 @@ def least_slow_variance(values: Floats, noise: float) -> float:
 
 
 def block_noise(values: Floats, time: float) -> float:
-    """Return the variance of one value, as if they were independent, that blocks see.
+    """The variance of one value, as if they were independent, that blocks see.
 
     Dependence between neighbours is in it, since blocks are as long as that lasts, and slow
     variation, which the autocorrelation time may contain, is hardly. Two standard errors are added.
@@ -131,7 +131,7 @@ def block_noise(values: Floats, time: float) -> float:
 
 
 def is_unsteady(values: Floats, time: float) -> bool:
-    """Return whether the means of 24 windows differ by clearly more than the noise.
+    """Whether the means of 24 windows differ by clearly more than the noise.
 
     Args:
         values: Observations that cover at least a day.
@@ -143,12 +143,12 @@ def is_unsteady(values: Floats, time: float) -> bool:
 
 
 def window_length(count: int) -> int:
-    """Return the length of the windows in which slow variation of observations is measured."""
+    """The length of the windows in which slow variation of observations is measured."""
     return max(1, count // _WINDOWS)
 
 
 def long_run_ratio(values: Floats) -> float:
-    """Return the variance of the sum of a window, relative to that of independent values."""
+    """The variance of the sum of a window, relative to that of independent values."""
     length = len(values) // _WINDOWS
     if not length or (variance := float(values.var())) <= 1e-12:
         return 1.0
@@ -156,7 +156,7 @@ def long_run_ratio(values: Floats) -> float:
 
 
 def _without_slow_variation(values: Floats) -> Floats:
-    """Return the values minus the means of windows, where windows are long."""
+    """The values minus the means of windows, where windows are long."""
     length = len(values) // _WINDOWS
     if length < _LONG_WINDOW:
         return values

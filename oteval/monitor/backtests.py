@@ -43,7 +43,7 @@ class PastEpisode:
     episode: StoredEpisode
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object that ``oteval monitor backtest --json`` prints."""
+        """The object that ``oteval monitor backtest --json`` prints."""
         episode = self.episode
         return {
             "monitor": self.monitor,
@@ -125,7 +125,7 @@ def backtest(
 
 
 def _episodes(store: Store, settings: MonitorSettings) -> list[PastEpisode]:
-    """Return the episodes in the store, in the terms of the monitor's figure."""
+    """The episodes in the store, in the terms of the monitor's figure."""
     learned = {
         (row.group, row.version): json.loads(row.detectors)
         for row in store.monitors.groups(settings.title)

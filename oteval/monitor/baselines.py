@@ -159,7 +159,7 @@ class Baseline:
         return max(1.0, (self.end_ns - self.start_ns) / max(1, self.size - 1))
 
     def margin_for(self, wander: Wander) -> float:
-        """Return the margin that a level with this wander needs."""
+        """The margin that a level with this wander needs."""
         return wander.margin((self.end_ns - self.start_ns) / HOUR_NS)
 
     @property
@@ -169,7 +169,7 @@ class Baseline:
         return UsualMean(self.mean, self.effective_size * dispersion, self.dispersion_of)
 
     def dispersion_of(self, counts: Floats) -> Floats:
-        """Return the dispersion of stretches of consecutive observations.
+        """The dispersion of stretches of consecutive observations.
 
         The dependence of neighbours counts in all of them. Slow variation adds to the variance of
         a sum by the square of its length, up to the windows in which it was measured.
@@ -185,12 +185,12 @@ class Baseline:
         return short + slow * shares
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the baseline as plain JSON."""
+        """The baseline as plain JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Baseline:
-        """Return the baseline that `to_dict` described, also before there were cycles."""
+        """The baseline that `to_dict` described, also before there were cycles."""
         cycle = values.get("cycle")
         known_cycle = WeeklyCycle.from_dict(cycle) if cycle else NO_CYCLE
         return cls(**{**values, "cycle": known_cycle, "doubts": tuple(values.get("doubts", ()))})
@@ -234,7 +234,7 @@ def learn(
 
 
 def lower_bound(mean: float, size: float, *, deviations: float = 1.96) -> float:
-    """Return Wilson's lower bound of a mean of values in [0, 1], for floors alone."""
+    """Wilson's lower bound of a mean of values in [0, 1], for floors alone."""
     squared = deviations**2
     centre = mean + squared / (2 * size)
     width = deviations * float(np.sqrt(mean * (1 - mean) / size + squared / (4 * size**2)))
@@ -308,7 +308,7 @@ def _certain_margin(variance: float, usual: float) -> float:
 
 
 def _doubts(baseline: Baseline, quiet: Hours, observed: Hours, noise: float) -> tuple[str, ...]:
-    """Return why there may be more false alarms than the budget.
+    """Why there may be more false alarms than the budget.
 
     Args:
         baseline: A baseline.
@@ -359,7 +359,7 @@ def _short(values: Floats, effective: float, span: int, rules: LearningRules) ->
 
 
 def _cautious_time(values: Floats, time: float) -> float:
-    """Return the autocorrelation time plus its standard error, or 10 where it cannot be seen."""
+    """The autocorrelation time plus its standard error, or 10 where it cannot be seen."""
     if low_runs(values) < _FEWEST_RUNS:
         return max(time, _ASSUMED_TIME)
     return time * (1 + 4 * float(np.sqrt(time / len(values)))) if time > 1.1 else time
@@ -389,7 +389,7 @@ def _varies(values: Floats, times: Ints, time: float) -> bool:
 
 
 def _frozen(values: Floats, times: Ints, rules: LearningRules) -> Baseline:
-    """Return the baseline of values less their daily cycle."""
+    """The baseline of values less their daily cycle."""
     time = autocorrelation_time(values)
     cycle = fit_cycle(values, times, time) if _span(times) >= 2 * DAY_NS else NO_CYCLE
     if cycle != NO_CYCLE:
@@ -424,7 +424,7 @@ def _frozen(values: Floats, times: Ints, rules: LearningRules) -> Baseline:
 
 
 def _margin(values: Floats, time: float, usual: float) -> float:
-    """Return the distance of the floor below the mean, before the mean's own error."""
+    """The distance of the floor below the mean, before the mean's own error."""
     possible = _MARGIN * slow_deviation(values, time) ** 2 / usual
     possible = min(max(possible, _LEAST_MARGIN * usual), _MOST_MARGIN * usual)
     return max(

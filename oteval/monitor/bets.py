@@ -42,7 +42,7 @@ _FEW_OTHERS = 0.25
 
 
 def bet_sizes(floor: float, drops: Sequence[float] = DROPS, *, reach: float = 0.0) -> Floats:
-    """Return the size of the best bet for each drop, capped so that it never loses over 95%.
+    """The size of the best bet for each drop, capped so that it never loses over 95%.
 
     Args:
         floor: The floor.
@@ -55,7 +55,7 @@ def bet_sizes(floor: float, drops: Sequence[float] = DROPS, *, reach: float = 0.
 
 
 def wealth(start: Floats, factors: Floats, allowances: Floats) -> Floats:
-    """Return the wealth of every bet after every value, by prefix products.
+    """The wealth of every bet after every value, by prefix products.
 
     It equals the recursion, one value after the other, up to rounding, at a fraction of the time.
 
@@ -81,7 +81,7 @@ def wealth(start: Floats, factors: Floats, allowances: Floats) -> Floats:
 
 
 def highest_wealth(gaps: Floats, sizes: Floats, *, allowance: float) -> Floats:
-    """Return the highest mean wealth of the bets in each of many runs, from no wealth on.
+    """The highest mean wealth of the bets in each of many runs, from no wealth on.
 
     Where most values are the best one, as with passes and failures, wealth is looked at after each
     of the others only: it hardly grows in between.
@@ -152,7 +152,7 @@ def _highest_by_stretches(
 def _stretches(
     gaps: Floats, is_other: npt.NDArray[np.bool_], allowance: float
 ) -> tuple[Ints, Floats, Floats]:
-    """Return the stretches of each run: their lengths, the gap after each, and its allowance.
+    """The stretches of each run: their lengths, the gap after each, and its allowance.
 
     There is one row per stretch and one column per run. Runs with fewer stretches are filled with
     rows that change nothing.

@@ -50,7 +50,7 @@ _ALLOWED = _LENGTH / _LEVEL + 2 * math.sqrt(_LENGTH / _LEVEL * (1 - _LENGTH / _L
 
 
 def choose_block(values: Floats, *, time: float, floor: float) -> tuple[int, str]:
-    """Return the length of blocks for observations like these, and the reason.
+    """The length of blocks for observations like these, and the reason.
 
     Args:
         values: The observations of a baseline.
@@ -70,7 +70,7 @@ def choose_block(values: Floats, *, time: float, floor: float) -> tuple[int, str
 
 
 def alarm_share(values: Floats, *, size: int, time: float, floor: float) -> float:
-    """Return the share of runs over the resampled baseline that raise a false alarm.
+    """The share of runs over the resampled baseline that raise a false alarm.
 
     Args:
         values: The observations of a baseline.
@@ -92,7 +92,7 @@ def alarm_share(values: Floats, *, size: int, time: float, floor: float) -> floa
 
 
 def resampled(values: Floats, *, stretch: int, size: int, rng: np.random.Generator) -> Floats:
-    """Return a sequence of the given size, joined from random stretches of the values."""
+    """A sequence of the given size, joined from random stretches of the values."""
     stretch = min(stretch, len(values))
     count = -(-size // stretch)
     starts = rng.integers(0, len(values) - stretch + 1, count)

@@ -39,5 +39,5 @@ class AlarmBudget:
 
 
 def spending(budget: AlarmBudget, live_groups: int = 1) -> float:
-    """Return the allowance of false alarms per nanosecond of one of the live groups."""
+    """The allowance of false alarms per nanosecond of one of the live groups."""
     return budget.alarms / budget.period_ns / max(1, live_groups)

@@ -79,7 +79,7 @@ class ChangePoint:
 
 
 def estimate(cells: Cells, usual: UsualMean, *, worse: bool) -> ChangePoint:
-    """Return the most likely change up to the last observation.
+    """The most likely change up to the last observation.
 
     Args:
         cells: The observations since the mean before was estimated, at least one cell.
@@ -130,7 +130,7 @@ class _Stretches:
 
 
 def _stretches(cells: Cells, usual: UsualMean, *, worse: bool) -> _Stretches:
-    """Return the stretches of observations in which lower is worse, turned round if it rose."""
+    """The stretches of observations in which lower is worse, turned round if it rose."""
     counts = np.cumsum(cells.counts[::-1])[::-1].astype(np.float64)
     sums = np.cumsum(cells.sums[::-1])[::-1]
     sums = np.clip(sums if worse else counts - sums, 0.0, counts)
@@ -147,7 +147,7 @@ def _stretches(cells: Cells, usual: UsualMean, *, worse: bool) -> _Stretches:
 
 
 def _plausible_means(stretches: _Stretches) -> tuple[float, float]:
-    """Return the lowest and highest mean since a change that some time makes plausible."""
+    """The lowest and highest mean since a change that some time makes plausible."""
     pairs = np.multiply.outer(stretches.sums, np.log(_MEANS))
     pairs += np.multiply.outer(stretches.counts - stretches.sums, np.log1p(-_MEANS))
     pairs = (pairs + stretches.gains_before[:, None]) / stretches.dispersion[:, None]
@@ -158,7 +158,7 @@ def _plausible_means(stretches: _Stretches) -> tuple[float, float]:
 
 
 def _log_likelihood(sums: Floats, counts: Floats) -> Floats:
-    """Return the highest log-likelihood of each stretch, for any mean."""
+    """The highest log-likelihood of each stretch, for any mean."""
     means = np.clip(sums / counts, _PROBABLE, 1.0 - _PROBABLE)
     likelihood: Floats = sums * np.log(means) + (counts - sums) * np.log1p(-means)
     return likelihood

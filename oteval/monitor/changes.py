@@ -91,7 +91,7 @@ class MeasuredChange:
         return "worse" if self.is_worse else "better"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object that ``oteval monitor compare --json`` prints."""
+        """The object that ``oteval monitor compare --json`` prints."""
         return {**asdict(self), "verdict": self.verdict}
 
 
@@ -135,7 +135,7 @@ def adjusted(changes: Sequence[MeasuredChange]) -> list[MeasuredChange]:
 
 
 def compared_scale(measure: str, before: Observations) -> tuple[Scale, Observations]:
-    """Return the scale of a comparison, and the observations before to compare by it.
+    """The scale of a comparison, and the observations before to compare by it.
 
     Args:
         measure: The measure.
@@ -201,7 +201,7 @@ def _change(
 
 
 def _shown_slice(scale: Scale, part: Slice) -> Slice:
-    """Return a slice whose means are in the terms of the figure."""
+    """A slice whose means are in the terms of the figure."""
     return replace(part, before=_shown(scale, part.before), after=_shown(scale, part.after))
 
 
@@ -212,7 +212,7 @@ def _shown(scale: Scale, value: float) -> float:
 
 
 def _shown_change(scale: Scale, change: LevelChange) -> tuple[float, float, float]:
-    """Return a difference and its interval in the terms of the figure, which is linear."""
+    """A difference and its interval in the terms of the figure, which is linear."""
     origin = _shown(scale, 0.0)
     delta, *ends = (
         _shown(scale, delta_or_end) - origin
@@ -229,7 +229,7 @@ def _estimate(scale: Scale, values: Floats, size: float) -> Estimate:
 
 
 def _examples(observations: Observations, order: Floats) -> tuple[str, ...]:
-    """Return the ids of the runs with the lowest order, the latest first."""
+    """The ids of the runs with the lowest order, the latest first."""
     rows = np.lexsort((-observations.times, order))[:_EXAMPLES]
     return tuple(observations.runs[int(row)].as_py() for row in rows)
 

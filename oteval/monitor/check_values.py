@@ -18,7 +18,7 @@ _AT_ONCE = 20_000
 def check_values(
     measure: CheckMeasure, runs: pa.Table, outlines: Outlines, trajectories: Trajectories
 ) -> dict[str, float]:
-    """Return the values of runs by their ids; a run that is not evaluated has none.
+    """The values of runs by their ids; a run that is not evaluated has none.
 
     Args:
         measure: The measure.

@@ -75,12 +75,12 @@ class ClosedConversations:
 
 
 def first_remembered_day(reached_ns: Times) -> Times:
-    """Return the first day (since 1970) whose conversations are remembered at a time (ns)."""
+    """The first day (since 1970) whose conversations are remembered at a time (ns)."""
     return reached_ns // _DAY_NS - _REMEMBERED_DAYS
 
 
 def conversation_hashes(runs: pa.Table) -> Hashes:
-    """Return the hash of the conversation of each run, in its group.
+    """The hash of the conversation of each run, in its group.
 
     Args:
         runs: Runs with their ``group`` as a dictionary.
@@ -104,7 +104,7 @@ def close(
     is_last: bool,
     waits: bool,
 ) -> ClosedConversations:
-    """Return the observations of the conversations that are over.
+    """The observations of the conversations that are over.
 
     Args:
         new: The next runs in the order of storage.
@@ -184,20 +184,20 @@ class _Runs:
         )
 
     def arrived(self, chosen: Flags) -> Ints:
-        """Return the places of some new runs, without those that are older than is remembered."""
+        """The places of some new runs, without those that are older than is remembered."""
         places = np.flatnonzero(chosen) + self.known
         oldest = first_remembered_day(self.before[places]) * _DAY_NS
         return places[self.ends[places] >= oldest]
 
     def first_of_each(self, places: Ints) -> Ints:
-        """Return the places of the first run of each conversation."""
+        """The places of the first run of each conversation."""
         numbers = self.conversations[places]
         if _begins(np.sort(numbers)).all():
             return places
         return places[np.sort(np.unique(numbers, return_index=True)[1])]
 
     def accepted(self, places: Ints) -> _Conversations:
-        """Return the conversations of runs, with the runs that came before each was over."""
+        """The conversations of runs, with the runs that came before each was over."""
         order = places[np.argsort(self.conversations[places], kind="stable")]
         firsts = np.flatnonzero(_begins(self.conversations[order]))
         sizes = np.diff(np.append(firsts, len(order)))
@@ -247,12 +247,12 @@ class _Conversations:
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def select(self, chosen: Flags) -> _Conversations:
-        """Return some conversations."""
+        """Some conversations."""
         is_member = np.repeat(chosen, self.sizes)
         return _Conversations(self.members[is_member], self.sizes[chosen], self.deadlines[chosen])
 
     def crowded(self, runs: _Runs, is_open: Flags) -> Flags:
-        """Return which open conversations are closed early, because too many runs are open."""
+        """Which open conversations are closed early, because too many runs are open."""
         ends = runs.ends[self.members]
         count = int(self.sizes[is_open].sum())
         if count <= _MAX_OPEN:
@@ -277,7 +277,7 @@ class _Conversations:
 
 
 def _observations(runs: _Runs, singles: Ints, closed: _Conversations) -> tuple[pa.Table, pa.Table]:
-    """Return the observations in the order in which they were decided, and their conversations."""
+    """The observations in the order in which they were decided, and their conversations."""
     firsts, members = closed.firsts, closed.members
     lowest = np.lexsort((runs.values[members], closed.owners))[firsts]
     newest = members[firsts + closed.sizes - 1]
@@ -320,7 +320,7 @@ def _observations(runs: _Runs, singles: Ints, closed: _Conversations) -> tuple[p
 
 
 def _variants(runs: _Runs, flat: pa.Array, offsets: Ints) -> pa.Array:
-    """Return the variants of the runs of each observation; nulls for measures without variants."""
+    """The variants of the runs of each observation; nulls for measures without variants."""
     variants = runs.table["variant"]
     if variants.null_count == len(variants):
         return pa.nulls(len(offsets) - 1, pa.list_(pa.int64()))
@@ -334,7 +334,7 @@ def _open_runs(runs: _Runs, places: Ints) -> pa.Table:
 
 
 def _begins(keys: Hashes) -> Flags:
-    """Return which keys differ from the one before."""
+    """Which keys differ from the one before."""
     is_first = np.ones(len(keys), bool)
     is_first[1:] = keys[1:] != keys[:-1]
     return is_first

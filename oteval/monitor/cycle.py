@@ -56,7 +56,7 @@ class WeeklyCycle:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> WeeklyCycle:
-        """Return the cycle that `dataclasses.asdict` described, also when it had waves."""
+        """The cycle that `dataclasses.asdict` described, also when it had waves."""
         if "waves" not in values:
             return cls(tuple(values["hours"]), tuple(values["weekdays"]))
         waves = [tuple(wave) for wave in values["waves"]]
@@ -76,7 +76,7 @@ class WeeklyCycle:
         return sum(repeats * float(np.maximum(part, 0.0).mean()) for part in parts)
 
     def at(self, hours: Ints) -> Floats:
-        """Return the differences at hours since 1970."""
+        """The differences at hours since 1970."""
         differences = np.zeros(len(hours))
         if self.hours:
             differences += np.array(self.hours)[hours % 24]
@@ -85,7 +85,7 @@ class WeeklyCycle:
         return differences
 
     def removed(self, values: Floats, times: Ints) -> Floats:
-        """Return the values less the differences at their times."""
+        """The values less the differences at their times."""
         if self == NO_CYCLE or not len(values):
             return values
         return values - self.at(times // HOUR_NS)
@@ -97,7 +97,7 @@ class WeeklyCycle:
     def levelled(
         self, relearned: WeeklyCycle, start_ns: int, end_ns: int, traffic: Hours
     ) -> WeeklyCycle:
-        """Return the cycle raised or lowered to the mean of another one in a period.
+        """The cycle raised or lowered to the mean of another one in a period.
 
         Args:
             relearned: The other cycle.
@@ -119,7 +119,7 @@ NO_CYCLE = WeeklyCycle()
 
 
 def fit_cycle(values: Floats, times: Ints, time: float) -> WeeklyCycle:
-    """Return the pattern of hours that values show; none if they show none.
+    """The pattern of hours that values show; none if they show none.
 
     Args:
         values: The observations of a baseline.
@@ -130,7 +130,7 @@ def fit_cycle(values: Floats, times: Ints, time: float) -> WeeklyCycle:
 
 
 def fit_hours(hours: Hours, noise: float) -> WeeklyCycle:
-    """Return the pattern that hours show; none if they show none.
+    """The pattern that hours show; none if they show none.
 
     Args:
         hours: The hours.
@@ -150,7 +150,7 @@ def fit_hours(hours: Hours, noise: float) -> WeeklyCycle:
 
 
 def may_have_cycle(values: Floats, times: Ints, time: float) -> bool:
-    """Return whether values that cover a day give reason to learn from a second one.
+    """Whether values that cover a day give reason to learn from a second one.
 
     Args:
         values: The observations of a baseline.
@@ -174,7 +174,7 @@ def _followed(differences: Floats) -> tuple[float, ...]:
 
 
 def _curve(waves: list[tuple[Any, ...]]) -> Floats:
-    """Return the sum of waves in the middle of each hour of the day."""
+    """The sum of waves in the middle of each hour of the day."""
     angles = (np.arange(24) + 0.5) * (2 * np.pi / 24)
     curve = np.zeros(24)
     for periods, cosine, sine in waves:
@@ -183,7 +183,7 @@ def _curve(waves: list[tuple[Any, ...]]) -> Floats:
 
 
 def _weekdays(hours: Hours, noise: float) -> tuple[float, ...]:
-    """Return the differences of weekdays, if two weeks or more show them."""
+    """The differences of weekdays, if two weeks or more show them."""
     if not len(hours.numbers) or np.ptp(hours.numbers) + 1 < _WEEKS:
         return ()
     days = hours.joined(24)
@@ -194,7 +194,7 @@ def _weekdays(hours: Hours, noise: float) -> tuple[float, ...]:
 
 
 def _table(hours: Hours, labels: Ints, size: int, noise: float) -> tuple[Floats, float]:
-    """Return the differences of labels that were seen twice or more, and their F.
+    """The differences of labels that were seen twice or more, and their F.
 
     Args:
         hours: Means.
@@ -220,7 +220,7 @@ def _table(hours: Hours, labels: Ints, size: int, noise: float) -> tuple[Floats,
 
 
 def _waves(hours: Hours, noise: float) -> list[tuple[int, float, float, float]]:
-    """Return the waves: periods a day, coefficients of cosine and sine, and F.
+    """The waves: periods a day, coefficients of cosine and sine, and F.
 
     Args:
         hours: The hours.

@@ -71,7 +71,7 @@ class Detector(Protocol):
         """Add observations in order and return the alarms and recoveries they caused."""
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the next update depends on, as plain JSON."""
+        """Everything that the next update depends on, as plain JSON."""
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state that `state` returned."""

@@ -108,7 +108,7 @@ class EDetector:
         return self._consume(blocks)
 
     def state(self) -> dict[str, Any]:
-        """Return the wealth, the open block and the history."""
+        """The wealth, the open block and the history."""
         return {
             "index": self._index,
             "last_ns": self._last_ns,
@@ -141,7 +141,7 @@ class EDetector:
         self._history.clear()
 
     def _allowances(self, times: Ints) -> Floats:
-        """Return the allowance of each observation, for the time since the one before."""
+        """The allowance of each observation, for the time since the one before."""
         if not len(times):
             return np.empty(0)
         reached = np.maximum.accumulate(np.concatenate([[self._last_ns], times]))
@@ -211,7 +211,7 @@ class EDetector:
         )
 
     def _usual(self) -> UsualMean:
-        """Return the mean before the next change."""
+        """The mean before the next change."""
         usual = self.baseline.usual
         if self._since is None:
             return usual
@@ -219,7 +219,7 @@ class EDetector:
         return UsualMean(self._since, float(observations), usual.dispersion_of)
 
     def _level_since(self, change: ChangePoint) -> float:
-        """Return the mean since the change plus its standard error, at most the floor."""
+        """The mean since the change plus its standard error, at most the floor."""
         size = change.observations / max(1.0, self.baseline.dispersion)
         return min(1.0 - lower_bound(1.0 - change.mean, size, deviations=1.0), self.baseline.floor)
 
@@ -243,5 +243,5 @@ def _nothing() -> tuple[Floats, Ints, Floats]:
 
 
 def _ceiling(floor: float, since: float) -> float:
-    """Return the mean that a group must be above to have recovered."""
+    """The mean that a group must be above to have recovered."""
     return floor - (floor - since) / 2

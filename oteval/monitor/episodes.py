@@ -50,7 +50,7 @@ def opened(
     now_ns: int,
     runs: Sequence[str] = (),
 ) -> StoredEpisode:
-    """Return the episode that an alarm starts.
+    """The episode that an alarm starts.
 
     Args:
         monitor: The monitor.
@@ -80,7 +80,7 @@ def opened(
 
 
 def silence(monitor: str, group: str, version: str, last_ns: int, now_ns: int) -> StoredEpisode:
-    """Return the episode of a group that has fallen silent."""
+    """The episode of a group that has fallen silent."""
     return StoredEpisode(
         episode_id=_id(monitor, group, version, "silent", last_ns, 0),
         monitor=monitor,
@@ -104,7 +104,7 @@ def _id(*parts: str | int) -> str:
 
 
 def end(episode: StoredEpisode, reason: str, ended_ns: int, now_ns: int) -> StoredEpisode:
-    """Return an episode that has ended.
+    """An episode that has ended.
 
     Args:
         episode: The episode.
@@ -120,7 +120,7 @@ def end(episode: StoredEpisode, reason: str, ended_ns: int, now_ns: int) -> Stor
 def due_event(
     episode: StoredEpisode, snoozes: Mapping[tuple[str, str | None], int]
 ) -> tuple[Event | None, StoredEpisode]:
-    """Return the notification that is due for an episode, and the episode with it noted.
+    """The notification that is due for an episode, and the episode with it noted.
 
     Args:
         episode: The episode.
@@ -148,7 +148,7 @@ def state_of(
     recovered_ns: int | None,
     last_ns: int,
 ) -> State:
-    """Return the state of a group.
+    """The state of a group.
 
     Args:
         is_alerting: Whether an episode lasts.
@@ -171,7 +171,7 @@ def state_of(
 
 
 def no_data_after(after_ns: int | None, longest_gap_ns: int, *, is_learning: bool) -> int:
-    """Return after which silence (ns) a group has no data.
+    """After which silence (ns) a group has no data.
 
     Args:
         after_ns: The monitor's setting; None for a time that follows from the observations.

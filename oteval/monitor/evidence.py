@@ -76,14 +76,14 @@ class _Period:
     best: Ints
 
     def examples(self, order: Floats, rows: Ints) -> list[str]:
-        """Return the ids of the rows with the lowest order, the latest first."""
+        """The ids of the rows with the lowest order, the latest first."""
         times = self.runs["time_ns"].to_numpy()[rows]
         chosen = rows[np.lexsort((-times, order))[:_EXAMPLES]]
         run_ids: list[str] = self.runs["trajectory_id"].take(pa.array(chosen)).to_pylist()
         return run_ids
 
     def texts(self, dimension: str) -> Any:
-        """Return a dimension of the worst run of each."""
+        """A dimension of the worst run of each."""
         rows = self.runs[dimension].take(pa.array(self.worst)).fill_null("").to_pylist()
         return np.array(rows, object)
 
@@ -143,7 +143,7 @@ def add_evidence(
 def _learned(
     settings: MonitorSettings, episode: StoredEpisode, row: GroupRow
 ) -> LearnedSide | None:
-    """Return the scale and baseline of the side of an episode."""
+    """The scale and baseline of the side of an episode."""
     stored: Mapping[str, Any] = json.loads(row.detectors or "{}")
     if episode.side in stored:
         return LearnedSide.from_dict(stored[episode.side])
@@ -186,7 +186,7 @@ def _with_evidence(
 
 
 def _windows(episode: StoredEpisode, row: GroupRow) -> tuple[RunWindow, RunWindow]:
-    """Return the periods before and since a change."""
+    """The periods before and since a change."""
     length = (row.last_ns - row.first_ns) // max(1, row.observations - 1) * _REACH
     since = episode.change_from_ns - max(length, _HOUR_NS)
     # Runs that came late may be later than the one that raised the alarm.
@@ -269,7 +269,7 @@ def _size_before(learned: LearnedSide, before: _Period) -> int:
 def _interval_since(
     learned: LearnedSide, episode: StoredEpisode, row: GroupRow
 ) -> list[float] | None:
-    """Return the 95% interval of the mean since a change in the terms of the figure.
+    """The 95% interval of the mean since a change in the terms of the figure.
 
     A detector that estimates the change knows it, for the time of the change is estimated as well.
     The windows of other rules are fixed.
@@ -283,14 +283,14 @@ def _interval_since(
 
 
 def _services(before: _Period, after: _Period) -> list[str] | None:
-    """Return the services of the runs; None without runs, or if there are very many."""
+    """The services of the runs; None without runs, or if there are very many."""
     periods = [period.runs for period in (before, after) if len(period.runs)]
     names = {name or "" for runs in periods for name in runs["service"].unique().to_pylist()}
     return sorted(names) if 0 < len(names) <= _MOST_SERVICES else None
 
 
 def _interval(learned: LearnedSide, mean: float, size: int) -> list[float] | None:
-    """Return the 95% interval of a mean in the terms of the figure."""
+    """The 95% interval of a mean in the terms of the figure."""
     if not size:
         return None
     dispersion = learned.baseline.dispersion if learned.baseline is not None else 1.0
@@ -300,10 +300,10 @@ def _interval(learned: LearnedSide, mean: float, size: int) -> list[float] | Non
 
 
 def _shown(scale: Scale, low: float, high: float) -> list[float]:
-    """Return the ends of an interval in the terms of the figure."""
+    """The ends of an interval in the terms of the figure."""
     return sorted(end for end in (scale.shown(low), scale.shown(high)) if end is not None)
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:
-    """Return a text cut to a length."""
+    """A text cut to a length."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

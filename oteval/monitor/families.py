@@ -16,7 +16,7 @@ __all__ = ["Families", "family_of", "with_those_of"]
 
 
 def family_of(group: str, group_by: Sequence[str]) -> str:
-    """Return a group's values without its version, if a monitor groups by that.
+    """A group's values without its version, if a monitor groups by that.
 
     Args:
         group: The values, as a JSON list.
@@ -45,7 +45,7 @@ class Families:
                 self._members.setdefault(self._key(row), []).append(row)
 
     def earlier(self, row: GroupRow) -> list[GroupRow]:
-        """Return the earlier versions of a group's agent, the oldest first."""
+        """The earlier versions of a group's agent, the oldest first."""
         if not self._members:
             return []
         members = self._members.get(self._key(row), [])
@@ -56,7 +56,7 @@ class Families:
 
 
 def with_those_of(earlier: Collection[object]) -> str:
-    """Return the end of a sentence about observations, which names the earlier versions."""
+    """The end of a sentence about observations, which names the earlier versions."""
     if not earlier:
         return ""
     versions = "earlier version" if len(earlier) == 1 else "earlier versions"

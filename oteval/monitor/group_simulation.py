@@ -61,7 +61,7 @@ class GroupSimulation:
     doubts: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object that ``oteval monitor simulate --json`` prints."""
+        """The object that ``oteval monitor simulate --json`` prints."""
         return asdict(self)
 
 
@@ -129,7 +129,7 @@ def simulate_group(
 def _learned(
     settings: MonitorSettings, observations: Observations
 ) -> tuple[Mapping[Side, LearnedSide], int] | Learning:
-    """Return the sides and the number of observations that they were learned from."""
+    """The sides and the number of observations that they were learned from."""
     plain = without_baseline(settings)
     if plain is not None:
         return plain, 0
@@ -137,7 +137,7 @@ def _learned(
 
 
 def _values(scale: Scale, observations: Observations, baseline_size: int) -> Floats:
-    """Return the values of a history; those of the baseline as if they had come later."""
+    """The values of a history; those of the baseline as if they had come later."""
     own = scale.baseline_values(observations.first(baseline_size))
     return np.concatenate([own, scale.values(observations.after(baseline_size))])
 

@@ -78,7 +78,7 @@ class LearnedSide:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> LearnedSide:
-        """Return the side that `to_dict` described."""
+        """The side that `to_dict` described."""
         baseline = values["baseline"]
         return cls(
             Scale.from_dict(values["scale"]), Baseline.from_dict(baseline) if baseline else None
@@ -121,7 +121,7 @@ class GroupChange:
 
 
 def without_baseline(settings: MonitorSettings) -> dict[Side, LearnedSide] | None:
-    """Return the sides of a detector that needs no baseline; None for other detectors."""
+    """The sides of a detector that needs no baseline; None for other detectors."""
     rule = settings.detector
     if not isinstance(rule, ThresholdSettings):
         return None
@@ -131,7 +131,7 @@ def without_baseline(settings: MonitorSettings) -> dict[Side, LearnedSide] | Non
 
 
 def make_detector(settings: MonitorSettings, learned: LearnedSide, *, allowance: float) -> Detector:
-    """Return a new detector for one side.
+    """A new detector for one side.
 
     Args:
         settings: The monitor.
@@ -162,7 +162,7 @@ def make_detector(settings: MonitorSettings, learned: LearnedSide, *, allowance:
 
 
 def allowance_of(settings: MonitorSettings, live_groups: int) -> float:
-    """Return the budget of one side of one group per nanosecond."""
+    """The budget of one side of one group per nanosecond."""
     budget = AlarmBudget(settings.false_alarms.alarms, round(settings.false_alarms.per * 1e9))
     return spending(budget, max(1, live_groups) * len(settings.sides))
 
@@ -180,7 +180,7 @@ def watch(
 def restore(
     settings: MonitorSettings, stored: dict[str, Any], *, allowance: float
 ) -> dict[Side, WatchedSide]:
-    """Return the detectors of a group as they were stored."""
+    """The detectors of a group as they were stored."""
     watched_sides: dict[Side, WatchedSide] = {}
     for side in settings.sides:
         learned = LearnedSide.from_dict(
@@ -204,7 +204,7 @@ def update(sides: dict[Side, WatchedSide], new: Observations) -> list[GroupChang
 
 
 def _examples(alarm: Alarm, values: Any, new: Observations) -> tuple[str, ...]:
-    """Return the ids of the lowest runs since a change, the latest first."""
+    """The ids of the lowest runs since a change, the latest first."""
     if alarm.kind != "alert":
         return ()
     inside = np.flatnonzero((new.times >= alarm.change_ns) & (new.times <= alarm.time_ns))
@@ -290,7 +290,7 @@ def _learn_first(
 
 
 def learning_rules(settings: MonitorSettings) -> LearningRules:
-    """Return when the groups of a monitor have learned their baselines."""
+    """When the groups of a monitor have learned their baselines."""
     # Only the e-detector compares with the mean, which it has to know precisely.
     is_precise = isinstance(settings.detector, EDetectorSettings)
     usual = _MARGINS.get(settings.measure, LearningRules().margin)
@@ -303,7 +303,7 @@ def learning_rules(settings: MonitorSettings) -> LearningRules:
 
 
 def _sizes(settings: BaselineSettings, observations: Observations) -> Sequence[int]:
-    """Return the numbers of first observations to try, which depend on nothing later."""
+    """The numbers of first observations to try, which depend on nothing later."""
     reached = np.maximum.accumulate(observations.times) if len(observations) else observations.times
     long_enough = int(
         np.searchsorted(reached - observations.times[:1].sum(), round(settings.span * 1e9))
@@ -318,7 +318,7 @@ def _sizes(settings: BaselineSettings, observations: Observations) -> Sequence[i
 
 
 def after_silence(row: GroupRow, times: Any, now_ns: int) -> GroupRow:
-    """Return a group's row with new observations counted and its longest silence.
+    """A group's row with new observations counted and its longest silence.
 
     Args:
         row: The row.
@@ -339,7 +339,7 @@ def after_silence(row: GroupRow, times: Any, now_ns: int) -> GroupRow:
 
 
 def recent_mean(before: float | None, count: int, values: Floats) -> float:
-    """Return an average of all values in which the weight halves every 25 values.
+    """An average of all values in which the weight halves every 25 values.
 
     Args:
         before: The average before.

@@ -27,7 +27,7 @@ _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 
 
 def text_hashes(texts: pa.Array) -> Hashes:
-    """Return the hash of each text; that of null is that of the empty text."""
+    """The hash of each text; that of null is that of the empty text."""
     if texts.null_count:
         texts = texts.fill_null("")
     _, offsets, data = texts.cast(pa.string()).buffers()

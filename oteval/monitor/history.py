@@ -33,7 +33,7 @@ class Cells:
 
     @classmethod
     def none(cls) -> Cells:
-        """Return no cells."""
+        """No cells."""
         empty = np.empty(0, np.int64)
         return cls(empty, np.empty(0), empty, empty)
 
@@ -52,7 +52,7 @@ class Cells:
         )
 
     def merged(self) -> Cells:
-        """Return an even number of cells merged in pairs."""
+        """An even number of cells merged in pairs."""
         return Cells(
             self.counts[::2] + self.counts[1::2],
             self.sums[::2] + self.sums[1::2],
@@ -91,7 +91,7 @@ class History:
         self._new = Cells.none()
 
     def cells(self) -> Cells:
-        """Return all cells, the oldest first."""
+        """All cells, the oldest first."""
         self._merge()
         joined = Cells.none()
         for cells in reversed(self._levels):
@@ -99,7 +99,7 @@ class History:
         return joined
 
     def state(self) -> list[list[list[float]]]:
-        """Return the cells as plain JSON."""
+        """The cells as plain JSON."""
         self._merge()
         return [
             [

@@ -38,7 +38,7 @@ class Hours:
 
     @classmethod
     def of(cls, values: Floats, times: Ints) -> Hours:
-        """Return the hours of observations, at least one."""
+        """The hours of observations, at least one."""
         hours = times // HOUR_NS
         first = int(hours.min())
         counts = np.bincount(hours - first)
@@ -47,7 +47,7 @@ class Hours:
 
     @classmethod
     def of_sums(cls, first: int, counts: npt.NDArray[Any], sums: npt.NDArray[Any]) -> Hours:
-        """Return the hours from the first one on of which any has observations."""
+        """The hours from the first one on of which any has observations."""
         numbers = np.flatnonzero(counts)
         return cls(
             numbers + first, counts[numbers].astype(np.float64), sums[numbers] / counts[numbers]
@@ -59,11 +59,11 @@ class Hours:
         return self.numbers % 24
 
     def often_seen(self) -> int:
-        """Return how many of the 24 hours of the day were seen on two days or more."""
+        """How many of the 24 hours of the day were seen on two days or more."""
         return int(np.sum(np.bincount(self.of_day, minlength=24) >= 2))
 
     def joined(self, size: int) -> Hours:
-        """Return the means of successive stretches of some hours, with their own numbers."""
+        """The means of successive stretches of some hours, with their own numbers."""
         if not len(self.numbers):
             return self
         stretches = self.numbers // size
@@ -74,7 +74,7 @@ class Hours:
 
 
 def weekday(hours: Ints) -> Ints:
-    """Return the days of the week of hours since 1970, from 0 for Monday."""
+    """The days of the week of hours since 1970, from 0 for Monday."""
     return (hours // 24 + _MONDAY) % 7
 
 
@@ -109,12 +109,12 @@ class HourlySums:
         self._first, self._sums = first, sums
 
     def hours(self, *, quiet: bool = False) -> Hours:
-        """Return the hours of all observations, or of the quiet ones."""
+        """The hours of all observations, or of the quiet ones."""
         counts, sums = self._sums[2:] if quiet else self._sums[:2]
         return Hours.of_sums(self._first, counts, sums / STEPS)
 
     def state(self) -> dict[str, Any]:
-        """Return the sums as plain JSON."""
+        """The sums as plain JSON."""
         packed = base64.b64encode(zlib.compress(self._sums.tobytes(), 1)).decode()
         return {"first": self._first, "sums": packed}
 

@@ -29,7 +29,7 @@ def idle_statuses(
     stored: StoredMonitor,
     now_ns: int,
 ) -> list[MonitorStatus] | None:
-    """Return the states of a monitor's groups, or None if a check has something to do.
+    """The states of a monitor's groups, or None if a check has something to do.
 
     Args:
         store: The store.
@@ -54,7 +54,7 @@ def idle_statuses(
 
 
 def _is_unnoted(episode: StoredEpisode) -> bool:
-    """Return whether an episode waits for its evidence or for a notification."""
+    """Whether an episode waits for its evidence or for a notification."""
     if episode.ended_ns is not None:
         return not episode.is_end_notified
     return not episode.is_notified or (episode.evidence is None and episode.side != "silent")
@@ -66,7 +66,7 @@ def _has_silent(
     episodes: Sequence[StoredEpisode],
     now_ns: int,
 ) -> bool:
-    """Return whether a group has fallen silent since the last check that was not idle."""
+    """Whether a group has fallen silent since the last check that was not idle."""
     after = settings.no_data.after
     silent_groups = {
         episode.group

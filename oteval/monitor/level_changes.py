@@ -120,7 +120,7 @@ class _Levels:
         return float(self.weights @ (self.variances + spread))
 
     def below(self, level: float) -> float:
-        """Return the probability that the level is lower."""
+        """The probability that the level is lower."""
         steps = (level - self.means) / np.sqrt(2 * self.variances)
         return float(self.weights @ np.array([0.5 * math.erfc(-step) for step in steps]))
 
@@ -134,7 +134,7 @@ class _Levels:
 
 
 def level_change(before: TimedValues, after: TimedValues) -> LevelChange | None:
-    """Return the change between two times; None if they are too short to tell.
+    """The change between two times; None if they are too short to tell.
 
     Args:
         before: The values before.
@@ -159,7 +159,7 @@ def level_change(before: TimedValues, after: TimedValues) -> LevelChange | None:
 
 
 def effective_size(part: TimedValues) -> float:
-    """Return the number of independent values whose mean is as uncertain as that of these.
+    """The number of independent values whose mean is as uncertain as that of these.
 
     It is at most the number of values divided by their autocorrelation time, and smaller where the
     level wanders. A daily wave counts as wandering if the values cover less than three days.
@@ -176,14 +176,14 @@ def effective_size(part: TimedValues) -> float:
 
 
 def _pooled_variance(*parts: TimedValues) -> float:
-    """Return the variance of single values around the mean of their time."""
+    """The variance of single values around the mean of their time."""
     size = sum(len(part.values) for part in parts)
     total = sum(float(part.values.var()) * len(part.values) for part in parts)
     return max(total / size, 0.5 / size)
 
 
 def _cell_length(*parts: TimedValues) -> int:
-    """Return the length of cells (hours) that have a few values each."""
+    """The length of cells (hours) that have a few values each."""
     for length in _LENGTHS:
         counts = [len(np.unique(part.times // (length * _HOUR_NS))) for part in parts]
         fullest = [len(part.values) / count for part, count in zip(parts, counts, strict=True)]
@@ -211,7 +211,7 @@ def _without_wave(cells: _LevelCells) -> _LevelCells:
 
 
 def _matched_levels(old: _LevelCells, new: _LevelCells) -> _Levels | None:
-    """Return the change of cells from those at the same time of the week, the latest of each.
+    """The change of cells from those at the same time of the week, the latest of each.
 
     The matched cells of a few days say too little about how the level wanders, so the others
     before are used as well. Returns None if too few cells have counterparts.
@@ -250,7 +250,7 @@ def _matched_levels(old: _LevelCells, new: _LevelCells) -> _Levels | None:
 
 
 def _levels(parts: Sequence[_LevelCells], singles: _LevelCells | None = None) -> _Levels:
-    """Return the plausible levels of the only part, or the change from the first to the second.
+    """The plausible levels of the only part, or the change from the first to the second.
 
     Args:
         parts: The cells.
@@ -285,7 +285,7 @@ def _parameters() -> Iterator[tuple[float, float, float]]:
 def _filtered(
     cells: _LevelCells, memories: Floats, wanders: Floats, shifts: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the level, its variance and the log-likelihood for each of some parameters.
+    """The level, its variance and the log-likelihood for each of some parameters.
 
     A Kalman filter runs over the means and over ones at once: the innovations of both give the
     regression of the means on the level.

@@ -134,19 +134,19 @@ def _idle(
     stored: StoredMonitor,
     now_ns: int,
 ) -> list[MonitorStatus] | None:
-    """Return the states of a monitor's groups if a check has nothing to do, else None."""
+    """The states of a monitor's groups if a check has nothing to do, else None."""
     if stored.definition != _definition(settings):
         return None
     return idle_statuses(store, config, settings, source_of(settings), stored, now_ns)
 
 
 def _noted(monitors: Mapping[str, StoredMonitor]) -> int:
-    """Return the number of the last run whose version is noted."""
+    """The number of the last run whose version is noted."""
     return monitors[_VERSIONS].at.position if _VERSIONS in monitors else 0
 
 
 def _runs_to_note(store: Store, monitors: Mapping[str, StoredMonitor]) -> int:
-    """Return the number of runs whose versions are not noted."""
+    """The number of runs whose versions are not noted."""
     return max(0, store.observations.newest_run() - _noted(monitors))
 
 
@@ -162,7 +162,7 @@ def little_memory(store: Store) -> Iterator[None]:
 
 
 def source_of(settings: MonitorSettings) -> ObservationSource:
-    """Return the observations of a monitor."""
+    """The observations of a monitor."""
     measured = CHECK_MEASURES.get(settings.measure)
     return ObservationSource(
         monitor=settings.title,
@@ -176,7 +176,7 @@ def source_of(settings: MonitorSettings) -> ObservationSource:
 
 
 def _prices(models: Collection[str]) -> Mapping[str, Mapping[str, float]]:
-    """Return the US dollars per token, by column of tokens, of the models with a known price."""
+    """The US dollars per token, by column of tokens, of the models with a known price."""
     table = make_prices(own=None)
     prices = {}
     for model in models:
@@ -187,7 +187,7 @@ def _prices(models: Collection[str]) -> Mapping[str, Mapping[str, float]]:
 
 
 def _definition(settings: MonitorSettings) -> str:
-    """Return the settings that determine the state of a monitor, as text."""
+    """The settings that determine the state of a monitor, as text."""
     names = ("evaluator", "measure", "where", "group_by", "detector", "baseline", "direction")
     values = settings.model_dump(mode="json", include=set(names), by_alias=True)
     if measured := CHECK_MEASURES.get(settings.measure):
@@ -275,7 +275,7 @@ def _read_ahead(reader: RunReader, end: int, newest: int) -> Generator[list[Any]
 
 
 def exit_status(group_statuses: Sequence[MonitorStatus]) -> int:
-    """Return the exit status of a check: 1 if a group alerts, 3 if none could be judged, else 0."""
+    """The exit status of a check: 1 if a group alerts, 3 if none could be judged, else 0."""
     states = {status.state for status in group_statuses}
     if "alert" in states:
         return 1

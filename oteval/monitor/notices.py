@@ -113,13 +113,13 @@ def queue_removals(
 
 
 def _notified(store: Store, episode: StoredEpisode, existing: Collection[str]) -> list[str]:
-    """Return the destinations of the alert of an episode that still exist."""
+    """The destinations of the alert of an episode that still exist."""
     destinations = store.monitors.destinations(f"{episode.episode_id}-alert")
     return [name for name in destinations if name in existing]
 
 
 def _notifications(store: Store, due: Sequence[_DueEvent], now_ns: int) -> list[Notification]:
-    """Return the notifications of events; one for many of a kind."""
+    """The notifications of events; one for many of a kind."""
     kinds: dict[tuple[Any, ...], list[_DueEvent]] = {}
     for event in due:
         kind = (*(event.payload[name] for name in ("monitor", "event", "side")), event.destinations)
@@ -143,7 +143,7 @@ def _summed_up(events: Sequence[_DueEvent]) -> _DueEvent:
 
 
 def _with_summary(store: Store, payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the payload of an event; the end of an alert for many groups is about all of them."""
+    """The payload of an event; the end of an alert for many groups is about all of them."""
     if payload["event"] != "resolved" or "summary" in payload:
         return payload
     alert = json.loads(store.monitors.payload(f"{payload['episode']}-alert") or "{}")
@@ -159,7 +159,7 @@ def _with_summary(store: Store, payload: dict[str, Any]) -> dict[str, Any]:
 def _for_destinations(
     episode: StoredEpisode, payload: dict[str, Any], destinations: Sequence[str], now_ns: int
 ) -> list[Notification]:
-    """Return the notification of an event for each destination."""
+    """The notification of an event for each destination."""
     event, text = payload["event"], dumps(payload)
     return [
         Notification(
@@ -183,7 +183,7 @@ def notice(
     marks: Sequence[StoredMark] = (),
     services: AbstractSet[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the payload of a notification.
+    """The payload of a notification.
 
     Args:
         settings: The monitor.
@@ -232,7 +232,7 @@ def _evidence(episode: StoredEpisode) -> dict[str, Any]:
 def _services(
     store: Store, settings: MonitorSettings, episode: StoredEpisode
 ) -> AbstractSet[str] | None:
-    """Return the services of a group's runs near a change; None if they may be any."""
+    """The services of a group's runs near a change; None if they may be any."""
     group = group_values(settings, episode.group)
     if "service" in group:
         return {group["service"]}
@@ -248,14 +248,14 @@ def _services(
 def _may_concern(
     mark: StoredMark, group: Mapping[str, str], services: AbstractSet[str] | None
 ) -> bool:
-    """Return whether a mark is about no service in particular, or about one of a group."""
+    """Whether a mark is about no service in particular, or about one of a group."""
     if mark.service and services is not None and mark.service not in services:
         return False
     return not mark.version or mark.version == group.get("version", mark.version)
 
 
 def _nearest(marks: Sequence[StoredMark], episode: StoredEpisode) -> list[StoredMark]:
-    """Return the marks near a change, by time; of many the nearest.
+    """The marks near a change, by time; of many the nearest.
 
     They are in the interval of the change or shortly before it, and at most a day from its most
     likely time: in a long interval, a deployment is near by chance.
@@ -271,7 +271,7 @@ def _nearest(marks: Sequence[StoredMark], episode: StoredEpisode) -> list[Stored
 
 
 def _distinct(value: str) -> str:
-    """Return a value of a group, cut to a length at which different values stay different."""
+    """A value of a group, cut to a length at which different values stay different."""
     if len(value) <= _LONGEST_VALUE:
         return value
     digest = hashlib.blake2b(value.encode("utf-8", "replace"), digest_size=4).hexdigest()

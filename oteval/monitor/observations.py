@@ -50,7 +50,7 @@ class Observations:
         return len(self.values)
 
     def select(self, chosen: npt.NDArray[Any]) -> Observations:
-        """Return some observations, by a boolean array or by indices in order."""
+        """Some observations, by a boolean array or by indices in order."""
         is_chosen = np.zeros(len(self), bool)
         is_chosen[chosen] = True
         flat = np.repeat(is_chosen, self.sizes) if len(self.variants) else np.zeros(0, bool)
@@ -70,20 +70,20 @@ class Observations:
         return self.version_names[int(self.versions[-1])]
 
     def of_version(self, version: str) -> Observations:
-        """Return the observations that a version of the evaluator scored."""
+        """The observations that a version of the evaluator scored."""
         chosen = self.versions == self.version_names.index(version)
         return self if chosen.all() else self.select(chosen)
 
     def first(self, size: int) -> Observations:
-        """Return the first observations."""
+        """The first observations."""
         return self.between(0, min(size, len(self)))
 
     def after(self, size: int) -> Observations:
-        """Return the observations after the first ones."""
+        """The observations after the first ones."""
         return self.between(min(size, len(self)), len(self))
 
     def between(self, start: int, end: int) -> Observations:
-        """Return the observations from one index up to another."""
+        """The observations from one index up to another."""
         part = slice(start, end)
         variants = self.variants
         if len(variants):
@@ -100,7 +100,7 @@ class Observations:
         )
 
     def variant_lists(self) -> pa.Array:
-        """Return the variants of each observation as Arrow lists; nulls without variants."""
+        """The variants of each observation as Arrow lists; nulls without variants."""
         if not len(self.variants):
             return pa.nulls(len(self), pa.list_(pa.int64()))
         offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int32)
@@ -166,7 +166,7 @@ def _observations(table: pa.Table) -> Observations:
 
 
 def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Return a column of texts as one dictionary."""
+    """A column of texts as one dictionary."""
     if pa.types.is_dictionary(column.type):
         encoded = column.unify_dictionaries().combine_chunks()
     else:

@@ -81,7 +81,7 @@ def histories(
     now_ns: int,
     report: Report | None = None,
 ) -> dict[str, Observations]:
-    """Return the observations of each group of a monitor, of the newest version of its evaluator.
+    """The observations of each group of a monitor, of the newest version of its evaluator.
 
     Args:
         store: The store.
@@ -100,7 +100,7 @@ def histories(
 
 
 def _within(source: ObservationSource, period: PastPeriod) -> ObservationSource:
-    """Return the observations of a period, within that of the monitor."""
+    """The observations of a period, within that of the monitor."""
     chosen = source.selection
     since = [bound for bound in (chosen.since_ns, period.since_ns) if bound is not None]
     until = [bound for bound in (chosen.until_ns, period.until_ns) if bound is not None]

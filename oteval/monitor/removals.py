@@ -54,7 +54,7 @@ def end_removed(
 
 
 def _missing(stored: Mapping[str, StoredMonitor], config: Config) -> list[StoredMonitor]:
-    """Return the stored monitors that are not in the configuration."""
+    """The stored monitors that are not in the configuration."""
     # The one without a name is that of versions.
     titles = {"", *(monitor.title for monitor in config.monitors)}
     return [monitor for name, monitor in stored.items() if name not in titles]

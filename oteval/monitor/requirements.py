@@ -50,7 +50,7 @@ def check_destinations(config: Config) -> None:
 
 
 def unset_variables(config: Config, environment: Mapping[str, str]) -> list[str]:
-    """Return a warning for each destination of monitors whose variables are not set.
+    """A warning for each destination of monitors whose variables are not set.
 
     Args:
         config: The configuration.
@@ -71,7 +71,7 @@ def unset_variables(config: Config, environment: Mapping[str, str]) -> list[str]
 
 
 def _apprise_urls(config: Config) -> dict[str, list[str]]:
-    """Return the Apprise URLs that monitors use, by destination."""
+    """The Apprise URLs that monitors use, by destination."""
     used = {name for monitor in config.monitors for name in monitor.notify}
     return {
         name: destination.apprise

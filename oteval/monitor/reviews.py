@@ -68,7 +68,7 @@ class ReviewedDetector(EDetector):
                 return alarms
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the detector, and the observations for the next review."""
+        """The state of the detector, and the observations for the next review."""
         return {
             **super().state(),
             "review": {
@@ -103,7 +103,7 @@ class ReviewedDetector(EDetector):
             self._hours_due_ns = self._last_ns + _WEEK_NS
 
     def _until_review(self, times: Ints) -> int:
-        """Return how many of the next observations come up to and including the next review."""
+        """How many of the next observations come up to and including the next review."""
         if self.alerting:
             # Not more, since after a recovery the next review is at least so many away.
             return min(len(times), _LEAST)
@@ -114,7 +114,7 @@ class ReviewedDetector(EDetector):
         return min(len(times), max(first + 1, _LEAST - len(self._values)))
 
     def _until_hours(self, times: Ints) -> int:
-        """Return the same for the next review of hours."""
+        """The same for the next review of hours."""
         late = np.flatnonzero(times >= self._hours_due_ns)
         return int(late[0]) + 1 if late.size else len(times)
 
@@ -163,7 +163,7 @@ class ReviewedDetector(EDetector):
 def _quiet(
     alarms: Sequence[Alarm], first: int, count: int, *, is_alerting: bool
 ) -> npt.NDArray[np.bool_]:
-    """Return which of the next observations, from an index on, are outside of episodes."""
+    """Which of the next observations, from an index on, are outside of episodes."""
     turns = np.zeros(count, np.int64)
     for alarm in alarms:
         turns[max(0, alarm.index - first)] += 1

@@ -63,7 +63,7 @@ class RunReader:
         self._forgotten = first_remembered_day(at.reached_ns)
 
     def read(self, upto: int, *, is_last: bool) -> pa.Table:
-        """Return the observations of the next rows, in the order of their decisions.
+        """The observations of the next rows, in the order of their decisions.
 
         Args:
             upto: The number of the last row to read.
@@ -160,7 +160,7 @@ class _Marked:
         self._marks[places[self.hashes[places] == hashes]] = True
 
     def next(self, count: int) -> npt.NDArray[np.bool_]:
-        """Return whether the conversations of the next runs are marked."""
+        """Whether the conversations of the next runs are marked."""
         first, self._seen = self._seen, self._seen + count
         marks: npt.NDArray[np.bool_] = self._marks[self._places[first : self._seen]]
         return marks

@@ -62,7 +62,7 @@ class Scale:
     most: float | None = None
 
     def values(self, observations: Observations) -> Floats:
-        """Return the values that a detector compares."""
+        """The values that a detector compares."""
         raw = observations.values
         if self.known is not None:
             scaled = self.known.values(observations, is_new=self._is_new)
@@ -73,7 +73,7 @@ class Scale:
         return scaled if self.is_good_high else 1.0 - scaled
 
     def baseline_values(self, baseline: Observations) -> Floats:
-        """Return the values of the observations that the scale was fitted to, out of sample."""
+        """The values of the observations that the scale was fitted to, out of sample."""
         if self.known is None:
             return self.values(baseline)
         scaled = held_out(baseline, is_new=self._is_new)
@@ -94,7 +94,7 @@ class Scale:
         return (self.measure in _MORE_IS_BETTER) == (self.side == "worse")
 
     def shown(self, value: float | None) -> float | None:
-        """Return a value in the terms of `figure`."""
+        """A value in the terms of `figure`."""
         if value is None:
             return None
         if self.known is not None:
@@ -132,7 +132,7 @@ class Scale:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Scale:
-        """Return the scale that `to_dict` described."""
+        """The scale that `to_dict` described."""
         stored = values["known"]
         known_variants = KnownVariants.from_dict(stored) if stored else None
         return cls(**{**values, "known": known_variants})
@@ -141,7 +141,7 @@ class Scale:
 def threshold_scale(
     measure: str, side: Side, *, below: float | None, above: float | None
 ) -> tuple[Scale, float]:
-    """Return the scale for a threshold, and the limit below which its values alert.
+    """The scale for a threshold, and the limit below which its values alert.
 
     Args:
         measure: The measure.
@@ -159,7 +159,7 @@ def threshold_scale(
 
 
 def fit(measure: str, side: Side, baseline: Observations) -> Scale:
-    """Return the scale of a measure for the observations of a baseline.
+    """The scale of a measure for the observations of a baseline.
 
     Args:
         measure: The measure.

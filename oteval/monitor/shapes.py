@@ -54,13 +54,13 @@ class KnownVariants:
 
     @classmethod
     def of(cls, variants: Ints) -> KnownVariants:
-        """Return the known variants of the runs of a baseline."""
+        """The known variants of the runs of a baseline."""
         names, counts = np.unique(variants, return_counts=True)
         return cls._of_counts(names.astype(np.int64), counts)
 
     @classmethod
     def _of_counts(cls, names: Ints, counts: Ints) -> KnownVariants:
-        """Return the known variants of a baseline that has each so often."""
+        """The known variants of a baseline that has each so often."""
         runs = max(1, int(counts.sum()))
         once = float(np.sum(counts == 1)) / runs
         common_indices = np.flatnonzero(counts)
@@ -78,12 +78,12 @@ class KnownVariants:
         return cls(names[common_indices], ranks, unseen / 2, runs)
 
     def seen(self, observations: Observations) -> Floats:
-        """Return the share of each observation's runs whose variant was seen before."""
+        """The share of each observation's runs whose variant was seen before."""
         places = np.searchsorted(self.variants, observations.variants)
         return _means(self._is_known(observations.variants, places).astype(float), observations)
 
     def common(self, observations: Observations) -> Floats:
-        """Return how common the variants of each observation's runs are, on average."""
+        """How common the variants of each observation's runs are, on average."""
         places = np.searchsorted(self.variants, observations.variants)
         is_known = self._is_known(observations.variants, places)
         ranks = np.full(len(is_known), self.unseen)
@@ -91,7 +91,7 @@ class KnownVariants:
         return _means(np.clip(ranks, 0.0, 1.0), observations)
 
     def values(self, observations: Observations, *, is_new: bool) -> Floats:
-        """Return the values of ``new_variants`` or of ``variant_shift``."""
+        """The values of ``new_variants`` or of ``variant_shift``."""
         return self.seen(observations) if is_new else self.common(observations)
 
     def _is_known(self, variants: Ints, places: Ints) -> Any:
@@ -111,13 +111,13 @@ class KnownVariants:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> KnownVariants:
-        """Return the variants that `to_dict` described."""
+        """The variants that `to_dict` described."""
         variants = np.array(values["variants"], np.int64)
         return cls(variants, np.array(values["ranks"]), values["unseen"], values["runs"])
 
 
 def held_out(baseline: Observations, *, is_new: bool) -> Floats:
-    """Return the values of a baseline's observations, as if each part came after the others.
+    """The values of a baseline's observations, as if each part came after the others.
 
     Args:
         baseline: The observations of the baseline.
@@ -137,7 +137,7 @@ def held_out(baseline: Observations, *, is_new: bool) -> Floats:
 
 
 def _means(values: Floats, observations: Observations) -> Floats:
-    """Return the mean of the runs' values for each observation."""
+    """The mean of the runs' values for each observation."""
     sizes = np.maximum(observations.sizes, 1)
     owner = np.repeat(np.arange(len(observations)), observations.sizes)
     means: Floats = np.bincount(owner, weights=values, minlength=len(observations)) / sizes

@@ -103,7 +103,7 @@ def pass_fail(means: Floats, dependence: float, rng: np.random.Generator) -> Flo
 
 
 def lowered(values: Floats, size: float, rng: np.random.Generator) -> Floats:
-    """Return the values with some set to 0, so that their mean falls by a size in expectation."""
+    """The values with some set to 0, so that their mean falls by a size in expectation."""
     mean = float(values.mean()) if len(values) else 0.0
     if mean <= 0.0:
         return values
@@ -112,7 +112,7 @@ def lowered(values: Floats, size: float, rng: np.random.Generator) -> Floats:
 
 
 def delay_of(detector: Detector, values: Floats, times_ns: Ints, *, change: int) -> Delay | None:
-    """Return how soon a detector found a change, or None if it did not or was already alerting.
+    """How soon a detector found a change, or None if it did not or was already alerting.
 
     Args:
         detector: A detector; it is used up.
@@ -234,7 +234,7 @@ class _RuleTally:
 
 
 def _first(detector: Detector, values: Floats, times: Ints, start: int) -> Alarm | None:
-    """Return the first alert from ``start`` on, without running to the end."""
+    """The first alert from ``start`` on, without running to the end."""
     for at in range(start, len(values), 1024):
         for alarm in detector.update(values[at : at + 1024], times[at : at + 1024]):
             if alarm.kind == "alert":
@@ -245,7 +245,7 @@ def _first(detector: Detector, values: Floats, times: Ints, start: int) -> Alarm
 def _stream(
     values: Floats, times: Ints, checks: int, learning: LearningRules | None, seed: list[int]
 ) -> _Stream | None:
-    """Return a resampled stream: a baseline and observations after it, at the usual traffic."""
+    """A resampled stream: a baseline and observations after it, at the usual traffic."""
     if len(values) < 2:
         return None
     rng = np.random.default_rng(seed)
@@ -268,7 +268,7 @@ def _stream(
 def _resampled_by_hour(
     values: Floats, times: Ints, clock: Ints, stretch: int, rng: np.random.Generator
 ) -> Floats:
-    """Return a sequence of random stretches, each from the time of day where it is put."""
+    """A sequence of random stretches, each from the time of day where it is put."""
     day_times = times[: len(times) - stretch + 1] % DAY_NS
     order = np.argsort(day_times, kind="stable")
     times_of_day = clock[::stretch] % DAY_NS

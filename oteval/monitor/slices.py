@@ -51,7 +51,7 @@ class Slice:
 
 
 def p_value(before: Floats, after: Floats, *, before_size: float, after_size: float) -> float:
-    """Return the two-sided p-value of a difference of means, by the normal test.
+    """The two-sided p-value of a difference of means, by the normal test.
 
     Args:
         before: Values in [0, 1].
@@ -72,7 +72,7 @@ def worst_slices(
     *,
     time: float,
 ) -> Sequence[Slice]:
-    """Return the slices that got worse most.
+    """The slices that got worse most.
 
     Args:
         before: The values before, lower is worse.

@@ -67,7 +67,7 @@ class MonitorStatus:
         return list(dict.fromkeys(doubt for baseline in baselines for doubt in baseline.doubts))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object that ``oteval monitor status --json`` prints."""
+        """The object that ``oteval monitor status --json`` prints."""
         return {
             "monitor": self.monitor,
             "group": dict(self.group),
@@ -119,12 +119,12 @@ def _baseline(learned: LearnedSide) -> dict[str, Any]:
 
 
 def group_values(settings: MonitorSettings, group: str) -> dict[str, str]:
-    """Return the values of a group by the names that the monitor groups by."""
+    """The values of a group by the names that the monitor groups by."""
     return dict(zip(settings.group_by, json.loads(group), strict=False))
 
 
 def statuses(store: Store, settings: MonitorSettings, now_ns: int) -> list[MonitorStatus]:
-    """Return the state of each group of a monitor as it is stored.
+    """The state of each group of a monitor as it is stored.
 
     A monitor that has observed nothing has one status without a group.
 
@@ -144,7 +144,7 @@ def statuses_of(
     episodes: Sequence[StoredEpisode],
     now_ns: int,
 ) -> list[MonitorStatus]:
-    """Return the states of the groups and episodes of a monitor that were read from the store."""
+    """The states of the groups and episodes of a monitor that were read from the store."""
     snoozes = store.monitors.snoozes(now_ns)
     lasting: dict[str, list[StoredEpisode]] = {}
     recovered: dict[str, int] = {}

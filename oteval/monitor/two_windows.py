@@ -63,7 +63,7 @@ class TwoWindows(WindowedRule):
 def fisher(
     failures: npt.ArrayLike, size: npt.ArrayLike, before: npt.ArrayLike, before_size: npt.ArrayLike
 ) -> Floats:
-    """Return the one-sided p-values of Fisher's exact test for more failures than before.
+    """The one-sided p-values of Fisher's exact test for more failures than before.
 
     Args:
         failures: The failures in each recent window.

@@ -56,7 +56,7 @@ class Wander:
     error: float = 0.0
 
     def margin(self, hours: float) -> float:
-        """Return the margin at which the smallest bet does not win by the wander.
+        """The margin at which the smallest bet does not win by the wander.
 
         Args:
             hours: The length of the baseline.
@@ -67,7 +67,7 @@ class Wander:
 
 
 def measured_wander(hours: Hours, noise: float, *, errors: float = CERTAIN) -> Wander:
-    """Return the wander of a group, at least.
+    """The wander of a group, at least.
 
     Args:
         hours: Hours, less the pattern of hours and weekdays.
@@ -99,7 +99,7 @@ def measured_wander(hours: Hours, noise: float, *, errors: float = CERTAIN) -> W
 
 
 def least_variance(variance: float, count: int, noise: float, *, errors: float = CERTAIN) -> float:
-    """Return a lower bound of the variance of a level.
+    """A lower bound of the variance of a level.
 
     Args:
         variance: The variance of some means.

@@ -181,7 +181,7 @@ class Watcher:
                 watched.share(self._allowance)
 
     def _with_version(self, group: str, version: str) -> GroupRow:
-        """Return the row of a group that is watched with a version of the evaluator."""
+        """The row of a group that is watched with a version of the evaluator."""
         row = self._rows.get(group)
         if row is not None and row.version == version:
             return row
@@ -197,7 +197,7 @@ class Watcher:
         return GroupRow(self._monitor, group, version)
 
     def _known(self, group: str, version: str) -> dict[Side, LearnedSide] | None:
-        """Return the baselines that a group has from the beginning, or None."""
+        """The baselines that a group has from the beginning, or None."""
         plain = without_baseline(self._settings)
         if plain is not None:
             return plain
@@ -330,7 +330,7 @@ class Watcher:
                 self._learn_due(new, reached_ns)
 
     def _stored(self, row: GroupRow, new: Mapping[str, Observations]) -> int:
-        """Return how many observations of a learning group are in the store."""
+        """How many observations of a learning group are in the store."""
         return row.observations - len(new.get(row.group, ()))
 
     def _is_due(self, row: GroupRow, reached_ns: int) -> bool:
@@ -360,7 +360,7 @@ class Watcher:
                 self._rows[group] = replace(row, progress=f"{lack}{with_those_of(earlier)}")
 
     def _lack(self, row: GroupRow, earlier: Sequence[GroupRow]) -> str:
-        """Return the data that a group lacks for an attempt to learn, or ""; see `_is_due`."""
+        """The data that a group lacks for an attempt to learn, or ""; see `_is_due`."""
         rules, rows = self._settings.baseline, (row, *earlier)
         observations = sum(member.observations for member in rows)
         if observations < rules.scores:
@@ -373,7 +373,7 @@ class Watcher:
         return f"{seconds / 3600:.1f} of {rules.span / 3600:.0f} hours"
 
     def _has_elder(self, row: GroupRow) -> bool:
-        """Return whether an earlier version of a group's agent may give it a baseline."""
+        """Whether an earlier version of a group's agent may give it a baseline."""
         if "version" not in self._settings.group_by:
             return False
         return (self._family(row.group), row.version) in self._family_baselines
@@ -424,7 +424,7 @@ class Watcher:
     def _observations_of(
         self, rows: Sequence[GroupRow], new: Mapping[str, Observations]
     ) -> dict[str, Observations]:
-        """Return the observations of learning groups, stored and new, by group in order."""
+        """The observations of learning groups, stored and new, by group in order."""
         if not rows:
             return {}
         with self._lock:

@@ -65,7 +65,7 @@ class WindowedRule(ABC):
         return alarms
 
     def state(self) -> dict[str, Any]:
-        """Return the observations of the windows, and whether the condition holds."""
+        """The observations of the windows, and whether the condition holds."""
         return {
             "index": self._index,
             "alerting": self._alerting,
@@ -82,7 +82,7 @@ class WindowedRule(ABC):
 
     @abstractmethod
     def _holds(self, values: Floats, times: Ints, first: int) -> npt.NDArray[np.bool_]:
-        """Return whether the condition holds at each observation from ``first`` on."""
+        """Whether the condition holds at each observation from ``first`` on."""
 
     def _alarm(self, values: Floats, times: Ints, at: int, *, alert: bool) -> Alarm:
         start = int(np.searchsorted(times, times[at] - self.window_ns, side="right"))

@@ -19,7 +19,7 @@ _OUTPUT = frozenset(semconv.OUTPUT)
 
 
 def tokens_in_answer(span: Span) -> TokenCounts:
-    """Return the tokens that the recorded answer of a model call reports.
+    """The tokens that the recorded answer of a model call reports.
 
     Args:
         span: The span of the model call.

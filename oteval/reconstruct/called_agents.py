@@ -44,7 +44,7 @@ def link_called_agents(runs: Sequence[TracedRun]) -> None:
 
 
 def without_empty_agents(runs: Sequence[TracedRun]) -> list[TracedRun]:
-    """Return the runs, without runs that only repeat the agent beside them below the same tool.
+    """The runs, without runs that only repeat the agent beside them below the same tool.
 
     Args:
         runs: The runs of one trace; they are changed.
@@ -66,13 +66,13 @@ def without_empty_agents(runs: Sequence[TracedRun]) -> list[TracedRun]:
 
 
 def _is_empty(run: TracedRun) -> bool:
-    """Return whether a run has an agent span, but none of the agent's work."""
+    """Whether a run has an agent span, but none of the agent's work."""
     is_idle = not (run.model_calls or run.tool_runs or run.visits or run.has_children)
     return is_idle and run.agent is not None
 
 
 def _repeats(run: TracedRun, other: TracedRun) -> bool:
-    """Return whether a run has the same answer as another run inside of it."""
+    """Whether a run has the same answer as another run inside of it."""
     outer, inner = run.root.span, other.root.span
     if not (outer.start_ns <= inner.start_ns and inner.end_ns <= outer.end_ns):
         return False
@@ -81,7 +81,7 @@ def _repeats(run: TracedRun, other: TracedRun) -> bool:
 
 
 def _is_within(run: TracedRun, outer: TracedRun) -> bool:
-    """Return whether a run was started inside another, at any depth."""
+    """Whether a run was started inside another, at any depth."""
     around = run.parent
     while around is not None and around is not outer:
         around = around.parent
@@ -89,7 +89,7 @@ def _is_within(run: TracedRun, outer: TracedRun) -> bool:
 
 
 def _is_caller(caller: TracedRun, tool: ToolRun, run: TracedRun) -> bool:
-    """Return whether a tool run covers the run of an agent, and returned its answer."""
+    """Whether a tool run covers the run of an agent, and returned its answer."""
     span, root = tool.span, run.root.span
     if not (span.start_ns <= root.start_ns and root.end_ns <= span.end_ns):
         return False
@@ -105,7 +105,7 @@ def _texts(arguments: Any) -> list[str]:
 
 
 def _question(run: TracedRun) -> str:
-    """Return the last text that a user said to an agent before its first answer."""
+    """The last text that a user said to an agent before its first answer."""
     contents = [m.content for m in run.model_calls[0].input if m.role == "user" and m.content]
     return contents[-1].strip() if contents else ""
 

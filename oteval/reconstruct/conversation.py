@@ -71,7 +71,7 @@ class TracedTrajectory(NamedTuple):
 
 
 def trajectories_of(runs: Sequence[TracedRun]) -> list[TracedTrajectory]:
-    """Return the trajectories of some runs, in order of start.
+    """The trajectories of some runs, in order of start.
 
     Args:
         runs: All runs of the traces that belong together. A conversation is only complete if all of
@@ -130,7 +130,7 @@ class _ConversationStitcher:
         self._register(builder)
 
     def _beside(self, run: TracedRun) -> list[TrajectoryBuilder]:
-        """Return the trajectories of the run before it in its trace, and of the one around it."""
+        """The trajectories of the run before it in its trace, and of the one around it."""
         if run.parent_tool is not None:
             return []
         before = self.beside.get((run.root.span.trace_id, id(run.parent)))
@@ -138,13 +138,13 @@ class _ConversationStitcher:
         return [other for other in (before, around) if other is not None]
 
     def _begins(self, run: TracedRun) -> bool:
-        """Return whether only a run's messages may show that it continues another."""
+        """Whether only a run's messages may show that it continues another."""
         conversation = run.conversation_id
         is_first = (run.root.span.service, conversation) not in self.last
         return run.parent is not None or not conversation or is_first
 
     def _answered_before(self, run: TracedRun, previous: str) -> TrajectoryBuilder | None:
-        """Return the trajectory with the answer that a run names as its previous answer.
+        """The trajectory with the answer that a run names as its previous answer.
 
         Some frameworks write the id of the last answer as that of the conversation.
         """
@@ -164,7 +164,7 @@ class _ConversationStitcher:
         answered_before: TrajectoryBuilder | None,
         failed: TrajectoryBuilder | None,
     ) -> TrajectoryBuilder:
-        """Return the builder of a run's trajectory, which may be the builder of an earlier run.
+        """The builder of a run's trajectory, which may be the builder of an earlier run.
 
         Args:
             run: The run.
@@ -200,7 +200,7 @@ class _ConversationStitcher:
         return builder
 
     def _predecessor(self, run: TracedRun, chain: str) -> TrajectoryBuilder | None:
-        """Return the run that another may continue, by the beginning of its first input."""
+        """The run that another may continue, by the beginning of its first input."""
         service, conversation = run.root.span.service, run.conversation_id
         predecessor = self.by_chain.get((service, conversation, chain)) if chain else None
         if predecessor is None and conversation:
@@ -225,7 +225,7 @@ class _ConversationStitcher:
 def _begin(
     run: TracedRun, before: TrajectoryBuilder | None, first: Sequence[Entry]
 ) -> TrajectoryBuilder:
-    """Return a new trajectory, on the thread of the run that it continues."""
+    """A new trajectory, on the thread of the run that it continues."""
     gaps: list[Gap] = []
     if before is not None:
         thread = before.thread
@@ -247,7 +247,7 @@ def _begin(
 
 
 def _is_before(run: TracedRun, thread: Thread) -> bool:
-    """Return whether a run asked its model before the thread's last message was there."""
+    """Whether a run asked its model before the thread's last message was there."""
     first_request_ns = min(
         (call.span.start_ns for call in run.model_calls), default=run.root.span.start_ns
     )
@@ -260,7 +260,7 @@ def _earlier_part(
     run: TracedRun,
     first: Sequence[Entry],
 ) -> TrajectoryBuilder | None:
-    """Return the trajectory whose turn a run goes on with, or None."""
+    """The trajectory whose turn a run goes on with, or None."""
     for before in candidates:
         if before.end < len(before.thread.entries):
             continue  # another run continued it already
@@ -276,7 +276,7 @@ def _finished(
     by_run: Mapping[int, TrajectoryBuilder],
     children: Mapping[int, Sequence[TracedRun]],
 ) -> Trajectory:
-    """Return the trajectory of a builder.
+    """The trajectory of a builder.
 
     Args:
         builder: The builder; the builders of earlier runs are finished already.
@@ -330,7 +330,7 @@ def _finished(
 
 
 def _agents(runs: Sequence[TracedRun]) -> tuple[str, ...]:
-    """Return the agents of a turn in order, if there are several."""
+    """The agents of a turn in order, if there are several."""
     if len(runs) == 1:
         return ()
     names = tuple(dict.fromkeys(agent_name(run) for run in runs))
@@ -338,7 +338,7 @@ def _agents(runs: Sequence[TracedRun]) -> tuple[str, ...]:
 
 
 def _named(runs: Sequence[TracedRun], messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages of a turn of several agents; answers name theirs."""
+    """The messages of a turn of several agents; answers name theirs."""
     by_span = {span.span_id: agent_name(run) for run in runs for span in run.spans}
     return tuple(
         [
@@ -377,7 +377,7 @@ def _tools(runs: Sequence[TracedRun]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _short_attributes(span: Span) -> dict[str, Any]:
-    """Return the short attributes of a span and its resource, for filters."""
+    """The short attributes of a span and its resource, for filters."""
     attributes = {**span.resource, **span.attributes}
     return {
         key: value
@@ -415,7 +415,7 @@ def _compacted(runs: Sequence[TracedRun], messages: Sequence[Message]) -> Iterat
 
 
 def _left_out(builder: TrajectoryBuilder, messages: Sequence[Message]) -> list[Gap]:
-    """Return the gaps of history that the spans do not hold, or only the ids of its calls."""
+    """The gaps of history that the spans do not hold, or only the ids of its calls."""
     unknown = [m for m in messages if m.tool_calls for call in m.tool_calls if not call.name]
     without_call = _without_call(messages)
     if without_call and not any(
@@ -430,7 +430,7 @@ def _left_out(builder: TrajectoryBuilder, messages: Sequence[Message]) -> list[G
 
 
 def _without_call(messages: Sequence[Message]) -> list[Message]:
-    """Return the results that name no call and follow none."""
+    """The results that name no call and follow none."""
     return [
         message
         for before, message in itertools.pairwise(messages)

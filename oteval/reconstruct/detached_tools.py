@@ -33,7 +33,7 @@ class _RequestedCall:
 
 
 def with_lone_tools(runs: list[TracedRun]) -> list[TracedRun]:
-    """Return the runs with the tool runs of other traces moved to the runs that asked for them.
+    """The runs with the tool runs of other traces moved to the runs that asked for them.
 
     Args:
         runs: The runs of several traces; they are changed.
@@ -87,7 +87,7 @@ def _key(tool: ToolRun) -> str:
 
 
 def _signature(name: str, arguments: Any) -> str:
-    """Return a tool's name and arguments; LangChain writes a sole argument without its name."""
+    """A tool's name and arguments; LangChain writes a sole argument without its name."""
     if isinstance(arguments, Mapping) and len(arguments) == 1:
         arguments = next(iter(arguments.values()))
     text = arguments if isinstance(arguments, str) else canonical(arguments)
@@ -95,7 +95,7 @@ def _signature(name: str, arguments: Any) -> str:
 
 
 def _asked(runs: Sequence[TracedRun]) -> dict[str, list[_RequestedCall]]:
-    """Return the calls that models asked for, by the keys that a tool run shares with them."""
+    """The calls that models asked for, by the keys that a tool run shares with them."""
     calls_by_key: dict[str, list[_RequestedCall]] = defaultdict(list)
     for run in runs:
         ran = {tool.name for tool in run.tool_runs}
@@ -113,7 +113,7 @@ def _asked(runs: Sequence[TracedRun]) -> dict[str, list[_RequestedCall]]:
 def _caller(
     lone: TracedRun, requested_calls: Mapping[str, Sequence[_RequestedCall]]
 ) -> TracedRun | None:
-    """Return the only run that can have asked for a lone tool run."""
+    """The only run that can have asked for a lone tool run."""
     tool = lone.tool_runs[0]
     candidates = [
         requested
@@ -130,7 +130,7 @@ def _caller(
 
 
 def _enclosing_agent(lone: TracedRun, agents: Sequence[TracedRun]) -> TracedRun | None:
-    """Return the only agent without model calls that ran all the time that a tool did."""
+    """The only agent without model calls that ran all the time that a tool did."""
     tool = lone.root.span
     enclosing = [
         run
@@ -142,7 +142,7 @@ def _enclosing_agent(lone: TracedRun, agents: Sequence[TracedRun]) -> TracedRun 
 
 
 def _is_of_one_process(caller: TracedRun, lone: TracedRun) -> bool:
-    """Return whether one process may have written both runs, in one conversation."""
+    """Whether one process may have written both runs, in one conversation."""
     ids = {run.conversation_id for run in (caller, lone) if run.conversation_id}
     return len(ids) < 2 and caller.root.span.resource == lone.root.span.resource
 

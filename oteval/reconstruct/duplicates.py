@@ -45,7 +45,7 @@ def call_keys(call: ModelCall) -> Iterator[str]:
 
 
 def answer_key(response_id: str) -> str:
-    """Return the key of the model call that a provider gave this id."""
+    """The key of the model call that a provider gave this id."""
     return f"response {response_id}"
 
 
@@ -91,7 +91,7 @@ def fold_nested(run: TracedRun) -> None:
 
 
 def _is_within(outer: ModelCall, inner: ModelCall) -> bool:
-    """Return whether a nested call lies within the outer; an empty one may end with the stream."""
+    """Whether a nested call lies within the outer; an empty one may end with the stream."""
     if outer.span.start_ns > inner.span.start_ns:
         return False
     return inner.span.end_ns <= outer.span.end_ns or not (inner.input or inner.output)
@@ -108,7 +108,7 @@ def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:
 
 
 def _completed(call: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
-    """Return a call, its missing content and details taken from another recording of it."""
+    """A call, its missing content and details taken from another recording of it."""
     for other in others:
         call = _with_details(call, other)
         if call.is_complete:
@@ -129,7 +129,7 @@ def _completed(call: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
 
 
 def _with_details(call: ModelCall, other: ModelCall) -> ModelCall:
-    """Return a call with the model, finish reason and tokens that only the other recording has."""
+    """A call with the model, finish reason and tokens that only the other recording has."""
     if not other.output or other.span.is_error:
         return call  # an attempt that failed
     missing: dict[str, Any] = {
@@ -147,7 +147,7 @@ def _has_tokens(call: ModelCall) -> bool:
 
 
 def _answered_by(request: ModelCall, answer: ModelCall) -> ModelCall:
-    """Return a request together with the answer that another span holds."""
+    """A request together with the answer that another span holds."""
     used = request.usage if request.usage.output_tokens else answer.usage
     return replace(
         request,
@@ -197,17 +197,17 @@ def join_streams(run: TracedRun) -> None:
 
 
 def _waits_for_stream(call: ModelCall) -> bool:
-    """Return whether a span holds a request, and the answer may be in another span."""
+    """Whether a span holds a request, and the answer may be in another span."""
     return bool(call.input) and not call.output and not call.span.is_error
 
 
 def _is_instant(call: ModelCall) -> bool:
-    """Return whether a span has no duration, as one that is written when a stream has ended."""
+    """Whether a span has no duration, as one that is written when a stream has ended."""
     return call.span.end_ns <= call.span.start_ns
 
 
 def _with_detached_answers(runs: list[TracedRun]) -> list[TracedRun]:
-    """Return the runs with streamed answers in separate traces moved to their requests.
+    """The runs with streamed answers in separate traces moved to their requests.
 
     Without a span of the application around them, both spans are roots.
 
@@ -235,7 +235,7 @@ def _with_detached_answers(runs: list[TracedRun]) -> list[TracedRun]:
 
 
 def _is_instant_answer(run: TracedRun) -> bool:
-    """Return whether a run is nothing but an instant span with a request and its answer."""
+    """Whether a run is nothing but an instant span with a request and its answer."""
     calls = run.model_calls
     if run.agent or run.parent or run.tool_runs or len(calls) != 1:
         return False
@@ -244,13 +244,13 @@ def _is_instant_answer(run: TracedRun) -> bool:
 
 
 def _sent_by(call: ModelCall) -> tuple[str, ...]:
-    """Return the messages of a request, with the process and the instrumentation that sent it."""
+    """The messages of a request, with the process and the instrumentation that sent it."""
     span = call.span
     return (span.scope, dumps(span.resource), call.model, *keys_of(call.input))
 
 
 def _asks(request: ModelCall, keys: list[str], answer: ModelCall, sent: list[str]) -> bool:
-    """Return whether an instant span may hold the answer to a request."""
+    """Whether an instant span may hold the answer to a request."""
     request_span, answer_span = request.span, answer.span
     is_near = request_span.scope == answer_span.scope and answer_span.parent_id in (
         request_span.parent_id,
@@ -291,13 +291,13 @@ class _Recording:
         return member
 
     def preference(self) -> tuple[bool, int, tuple[int, int, str]]:
-        """Return the sort key: an agent's recording comes first, then the longer one."""
+        """The sort key: an agent's recording comes first, then the longer one."""
         span = self.call.span
         return (self.run.agent is None, span.start_ns - span.end_ns, order(span))
 
 
 def without_duplicates(runs: list[TracedRun]) -> list[TracedRun]:
-    """Return the runs with each call in one of them, without runs that become empty.
+    """The runs with each call in one of them, without runs that become empty.
 
     Args:
         runs: The runs of several traces; they are changed.
@@ -365,7 +365,7 @@ def _link_silent(group: list[_Recording]) -> None:
 
 
 def _may_hold(outer: _Recording, silent: _Recording) -> bool:
-    """Return whether a call may be the same as a silent one: in an agent's run, only a sibling.
+    """Whether a call may be the same as a silent one: in an agent's run, only a sibling.
 
     Where a framework's span of a streamed call is not the current one, its client's is a sibling.
     """
@@ -400,7 +400,7 @@ def _link(group: list[_Recording], *, is_id: bool) -> None:
 
 
 def _may_be_same(preferred: _Recording, double: _Recording) -> bool:
-    """Return whether one process may have recorded both; an agent's run is in one trace."""
+    """Whether one process may have recorded both; an agent's run is in one trace."""
     preferred_span, double_span = preferred.call.span, double.call.span
     if preferred_span.trace_id == double_span.trace_id:
         return True

@@ -24,7 +24,7 @@ _ASIDE = ("reasoning", "refusal")
 
 
 def key_of(message: Message, *, by_ids: bool = False) -> str:
-    """Return the key of a message, which its repetitions share.
+    """The key of a message, which its repetitions share.
 
     Args:
         message: The message.
@@ -85,14 +85,14 @@ class Entry:
         return False
 
     def is_same(self, other: Entry) -> bool:
-        """Return whether another message, wholly known, is this one."""
+        """Whether another message, wholly known, is this one."""
         if not self.key:
             return self.message.role == other.message.role
         return self.key == other.key or _asks_the_same(self.message, other.message)
 
 
 def keys_of(messages: Sequence[Message]) -> list[str]:
-    """Return the keys that `key_of` gives for messages."""
+    """The keys that `key_of` gives for messages."""
     return [key_of(message) for message in messages]
 
 
@@ -118,7 +118,7 @@ _NOTHING = _Spoken()
 
 
 def _spoken(by_ids: bool, earlier: _Spoken | None, messages: Sequence[Message]) -> _Spoken:
-    """Return the earlier and further messages of an input, taken apart."""
+    """The earlier and further messages of an input, taken apart."""
     prompts, spoken, keys, is_loose, answered = earlier or _NOTHING
     count = len(spoken)
     new: list[Message] = []
@@ -167,7 +167,7 @@ class Sent(Sequence[Entry]):
         self._span, self._time_ns = span, time_ns
 
     def shown_prompts(self) -> list[Entry]:
-        """Return the system prompts as entries."""
+        """The system prompts as entries."""
         prompts = stamped(self.prompts, self._span)
         return [Entry(message, key_of(message), self._time_ns) for message in prompts]
 
@@ -190,7 +190,7 @@ class Sent(Sequence[Entry]):
 
 
 def _asks_the_same(message: Message, other: Message) -> bool:
-    """Return whether two messages ask for the same calls, though the first may be incomplete.
+    """Whether two messages ask for the same calls, though the first may be incomplete.
 
     Streamed calls may be recorded before their arguments arrive. Some frameworks keep only the
     calls of an answer with a text: then equal ids show that it is the same answer.

@@ -47,7 +47,7 @@ class ReadExchange(NamedTuple):
 
 
 def recorded_call(exchange: Exchange) -> tuple[RecordedModelCall, str] | None:
-    """Return the model call that an exchange is, and why it is not whole, or "".
+    """The model call that an exchange is, and why it is not whole, or "".
 
     Returns:
         None if the exchange is not one of a known API of models.
@@ -57,7 +57,7 @@ def recorded_call(exchange: Exchange) -> tuple[RecordedModelCall, str] | None:
 
 
 def read_exchange(exchange: Exchange) -> ReadExchange | None:
-    """Return the model call that an exchange is; None if it is not one of a known API of models."""
+    """The model call that an exchange is; None if it is not one of a known API of models."""
     api = api_of(exchange.method, exchange.url)
     if api is None:
         return None
@@ -100,7 +100,7 @@ def read_exchange(exchange: Exchange) -> ReadExchange | None:
 
 
 def model_exchange(logs: Iterable[LogRecord]) -> LogRecord | None:
-    """Return the first record of an exchange with a model, without reading its bodies, or None."""
+    """The first record of an exchange with a model, without reading its bodies, or None."""
     return next((record for record in logs if _is_model_exchange(record)), None)
 
 
@@ -141,7 +141,7 @@ class ExchangeIndex:
                     self._below[above.span.span_id] += 1
 
     def logs_of(self, span_id: str, around: ModelCall | None) -> Sequence[LogRecord]:
-        """Return the records of a span from which it is read.
+        """The records of a span from which it is read.
 
         Args:
             span_id: The span.
@@ -157,7 +157,7 @@ class ExchangeIndex:
         return [log for log in logs if log.event_name != EVENT_NAME]
 
     def repeated(self, calls: Sequence[ModelCall], exchange_calls: Sequence[ModelCall]) -> set[int]:
-        """Return the ids of the objects of calls in exchanges that another span records.
+        """The ids of the objects of calls in exchanges that another span records.
 
         Where the span of a streamed call is not the current one, the request is not below it, but
         in its time.
@@ -186,7 +186,7 @@ class ExchangeIndex:
 
 
 def _same_answer(call: ModelCall, others: Sequence[ModelCall]) -> ModelCall | None:
-    """Return the call with the same answer as another, or None."""
+    """The call with the same answer as another, or None."""
     texts = [(message.content or "").strip() for message in call.output]
     return next(
         (

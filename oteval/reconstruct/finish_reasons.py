@@ -36,7 +36,7 @@ _OUTPUT = frozenset(semconv.OUTPUT)
 
 
 def finish_reason_of(span: Span, logs: Logs) -> str:
-    """Return why the model stopped, in the words of the conventions; "" where nothing tells.
+    """Why the model stopped, in the words of the conventions; "" where nothing tells.
 
     Args:
         span: The span of a model call.
@@ -58,7 +58,7 @@ def finish_reason_of(span: Span, logs: Logs) -> str:
 
 
 def _reason_in(value: Any, depth: int = 0) -> str:
-    """Return the first reason in a recorded answer, as it was written, or ""."""
+    """The first reason in a recorded answer, as it was written, or ""."""
     if isinstance(value, str):
         # Most texts have no reason, and parsing them would take as long as reading the span.
         if value[:1] not in ("{", "[") or "eason" not in value:

@@ -97,7 +97,7 @@ _DEFAULTS = {"missing": "message content", "count": 1}
 
 
 def gap(code: str, span_id: str = "", **values: object) -> Gap:
-    """Return a gap with its explanation on one line.
+    """A gap with its explanation on one line.
 
     Args:
         code: One of `CODES`.

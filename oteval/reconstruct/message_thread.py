@@ -45,7 +45,7 @@ _MAX_OFFSETS = 64
 
 
 def _with_ids(entry: Entry, echo: Entry) -> Entry:
-    """Return an answer, the ids and arguments of its calls completed from its echo."""
+    """An answer, the ids and arguments of its calls completed from its echo."""
     calls = entry.message.tool_calls
     if not entry.is_incomplete or len(calls) != len(echo.message.tool_calls):
         return entry
@@ -64,7 +64,7 @@ def _link(chain: str, key: str) -> str:
 
 
 def answered(sent: Sequence[Entry]) -> int:
-    """Return how many messages an input holds up to the last of the assistant."""
+    """How many messages an input holds up to the last of the assistant."""
     if isinstance(sent, Sent):
         return sent.answered
     return next((i + 1 for i in reversed(range(len(sent))) if _is_answer(sent[i])), 0)
@@ -75,7 +75,7 @@ def _is_answer(entry: Entry) -> bool:
 
 
 def chain_of(sent: Sequence[Entry]) -> str:
-    """Return a hash over an input up to the last message of the assistant, or "" without one.
+    """A hash over an input up to the last message of the assistant, or "" without one.
 
     The run with that answer has the same hash, so that a later run finds it by its input.
     """
@@ -86,7 +86,7 @@ def chain_of(sent: Sequence[Entry]) -> str:
 
 
 def keys_before(sent: Sequence[Entry], end: int) -> tuple[str, ...]:
-    """Return the keys of the first entries of an input."""
+    """The keys of the first entries of an input."""
     if isinstance(sent, Sent):
         return sent.keys[:end]  # its entries are made when they are asked for
     return tuple([entry.key for entry in sent[:end]])
@@ -131,7 +131,7 @@ class Thread:
     has_inner: bool = False
 
     def fork(self, length: int) -> Thread:
-        """Return a new thread with the first `length` entries."""
+        """A new thread with the first `length` entries."""
         count = bisect_left(self.spoken, length)
         return Thread(
             self.entries[:length],
@@ -144,7 +144,7 @@ class Thread:
         )
 
     def chain(self) -> str:
-        """Return the hash over the messages up to the last of the assistant, or ""."""
+        """The hash over the messages up to the last of the assistant, or ""."""
         last = self.answers[-1] if self.answers else -1
         for at in range(len(self.links), last + 1):
             before = self.links[-1] if self.links else ""
@@ -153,7 +153,7 @@ class Thread:
         return self.links[last] if last >= 0 else ""
 
     def with_inner(self, sent: Sequence[Entry]) -> Sequence[Entry]:
-        """Return an input with the messages that were recorded inside of a model call's span.
+        """An input with the messages that were recorded inside of a model call's span.
 
         A model client that calls tools itself may leave these out of the history.
 
@@ -175,7 +175,7 @@ class Thread:
         return completed
 
     def overlap(self, sent: Sequence[Entry]) -> Overlap:
-        """Return how an input lies over the thread.
+        """How an input lies over the thread.
 
         The thread stays whole when the input begins with all of it, or with its last messages
         (a window), or shares nothing with it (only new messages were sent).
@@ -196,7 +196,7 @@ class Thread:
         return Overlap(0, common, common) if common else Overlap(size, 0, size)
 
     def overlap_of_new(self, sent: Sequence[Entry]) -> Overlap:
-        """Return how an input that holds only new messages lies over the thread.
+        """How an input that holds only new messages lies over the thread.
 
         It is new unless the thread ends with it: then the call before was not answered.
         """
@@ -209,7 +209,7 @@ class Thread:
         return self.entries[self.spoken[at]]
 
     def _common(self, sent: Sequence[Entry], at: int) -> int:
-        """Return how many messages of the input equal the thread's from a position on."""
+        """How many messages of the input equal the thread's from a position on."""
         limit = min(len(sent), len(self.spoken) - at)
         if not limit:
             return 0
@@ -222,7 +222,7 @@ class Thread:
         return limit
 
     def place_of(self, at: int) -> int:
-        """Return the index of the entry at a position in `spoken`, or the end of the entries."""
+        """The index of the entry at a position in `spoken`, or the end of the entries."""
         return self.spoken[at] if at < len(self.spoken) else len(self.entries)
 
     def cut(self, length: int) -> list[Message]:
@@ -282,7 +282,7 @@ class Thread:
 
 
 def with_dropped_calls(thread: Thread, sent: Sequence[Entry]) -> Sequence[Entry]:
-    """Return an input with the calls that it dropped, as the thread has them.
+    """An input with the calls that it dropped, as the thread has them.
 
     Args:
         thread: The conversation so far.
@@ -299,12 +299,12 @@ def with_dropped_calls(thread: Thread, sent: Sequence[Entry]) -> Sequence[Entry]
 
 
 def _is_loose(message: Message) -> bool:
-    """Return whether a message is a result that names no call."""
+    """Whether a message is a result that names no call."""
     return message.role == "tool" and not message.tool_call_id
 
 
 def _is_orphan(sent: Sequence[Entry], at: int) -> bool:
-    """Return whether a result has neither an id nor a call or other result before it."""
+    """Whether a result has neither an id nor a call or other result before it."""
     if not _is_loose(sent[at].message):
         return False
     before = sent[at - 1].message if at else None
@@ -336,7 +336,7 @@ def _restored(thread: Thread, sent: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
-    """Return the consecutive results without ids from an index on."""
+    """The consecutive results without ids from an index on."""
     end = at
     while end < len(sent) and _is_loose(sent[end].message):
         end += 1
@@ -344,7 +344,7 @@ def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
 
 
 def _results_before_next(thread: Thread, position: int) -> int | None:
-    """Return how many results an answer got before the next one; None if it is the last.
+    """How many results an answer got before the next one; None if it is the last.
 
     The results of a step with one error for all of its calls have no text, and count as one.
     """
@@ -369,7 +369,7 @@ def _known(thread: Thread, position: int) -> Entry | None:
 
 
 def _lost_its_calls(sent: Sequence[Entry], at: int, thread_entry: Entry | None) -> bool:
-    """Return whether an answer's text was kept without its calls; they come with the result."""
+    """Whether an answer's text was kept without its calls; they come with the result."""
     if thread_entry is None or at + 1 == len(sent) or not _is_orphan(sent, at + 1):
         return False
     message = sent[at].message

@@ -28,7 +28,7 @@ _MOST_MESSAGES = 32
 
 
 def plain_builder(run: TracedRun) -> TrajectoryBuilder | None:
-    """Return the finished builder of a run of the simplest shape, or None for any other run.
+    """The finished builder of a run of the simplest shape, or None for any other run.
 
     Args:
         run: A run that does not continue another.
@@ -63,7 +63,7 @@ def plain_builder(run: TracedRun) -> TrajectoryBuilder | None:
 
 
 def _is_plain(calls: Sequence[ModelCall]) -> bool:
-    """Return whether each of some calls sent and received messages that are all known."""
+    """Whether each of some calls sent and received messages that are all known."""
     for call in calls:
         output = call.output
         if not (call.whole and call.input and output) or call.choices or call.is_delta:
@@ -76,7 +76,7 @@ def _is_plain(calls: Sequence[ModelCall]) -> bool:
 
 
 def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | None:
-    """Return the system prompts and the other messages that some calls sent and received.
+    """The system prompts and the other messages that some calls sent and received.
 
     Returns:
         The entries; None unless each input certainly consists of all earlier messages and new ones,
@@ -129,7 +129,7 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
 
 
 def _is_unusual(message: Message, is_first: bool) -> bool:
-    """Return whether a new message of an input needs more than to be appended.
+    """Whether a new message of an input needs more than to be appended.
 
     Args:
         message: The message, not a system prompt.
@@ -141,7 +141,7 @@ def _is_unusual(message: Message, is_first: bool) -> bool:
 
 
 def _is_same(message: Message, other: Message) -> bool:
-    """Return whether two messages certainly have the same key; False means that they may differ."""
+    """Whether two messages certainly have the same key; False means that they may differ."""
     if (
         message.role != other.role
         or message.content != other.content

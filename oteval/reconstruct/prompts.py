@@ -24,7 +24,7 @@ _LONGEST = 200
 
 
 def prompts_of(spans: Iterable[Span], names: Collection[str]) -> tuple[str, ...]:
-    """Return the prompts of some spans, each once, as ``name`` or ``name@version``.
+    """The prompts of some spans, each once, as ``name`` or ``name@version``.
 
     A prompt without a known name is ``@version``.
 

@@ -21,7 +21,7 @@ __all__ = ["explain", "failed_trajectory", "reconstruct", "reconstruct_with_runs
 
 
 def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[Trajectory]:
-    """Return the trajectories of some traces.
+    """The trajectories of some traces.
 
     Args:
         spans: The spans of whole traces, in any order. Turns of one conversation are stitched
@@ -40,7 +40,7 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
 def reconstruct_with_runs(
     spans: Iterable[Span], logs: Iterable[LogRecord] = ()
 ) -> list[TracedTrajectory]:
-    """Return the trajectories of some traces, with their model calls and tool runs.
+    """The trajectories of some traces, with their model calls and tool runs.
 
     Args:
         spans: The spans, as for `reconstruct`.
@@ -52,7 +52,7 @@ def reconstruct_with_runs(
 
 
 def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> Explanation:
-    """Return how each span of a trace was used.
+    """How each span of a trace was used.
 
     Args:
         trace_id: The trace.
@@ -83,7 +83,7 @@ class _TracesById:
             self._logs[record.trace_id][record.span_id].append(record)
 
     def logs_of(self, trace_id: str) -> Mapping[str, Sequence[LogRecord]]:
-        """Return a trace's log records by span id."""
+        """A trace's log records by span id."""
         return self._logs.get(trace_id, {})
 
 
@@ -98,7 +98,7 @@ def _runs(traces: _TracesById) -> list[TracedRun]:
 def failed_trajectory(
     spans: Sequence[Span], reason: str, code: str = "internal_error"
 ) -> Trajectory:
-    """Return the placeholder for a trace that could not be reconstructed.
+    """The placeholder for a trace that could not be reconstructed.
 
     Args:
         spans: The trace's spans, at least one.

@@ -82,7 +82,7 @@ class Retrieved(NamedTuple):
 
 
 def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
-    """Return the documents that the parts of a run retrieved."""
+    """The documents that the parts of a run retrieved."""
     documents: dict[tuple[str, str], RetrievedDocument] = {}
     gaps = []
     for run in runs:
@@ -98,14 +98,14 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
 
 
 def _retrievers(run: TracedRun) -> list[tuple[Span, _Emitter]]:
-    """Return the spans of retrievers, each with the emitter that marks it as one."""
+    """The spans of retrievers, each with the emitter that marks it as one."""
     emitters = [e for e in _EMITTERS if e.key in run.names and _is_used(e, run.spans)]
     spans = [(span, _emitter_of(span, emitters)) for span in run.spans] if emitters else []
     return [(span, emitter) for span, emitter in spans if emitter is not None]
 
 
 def _is_used(emitter: _Emitter, spans: Sequence[Span]) -> bool:
-    """Return whether any span is of the kind that marks an emitter's retrievers."""
+    """Whether any span is of the kind that marks an emitter's retrievers."""
     key, ending = emitter.key, emitter.ending
     for span in spans:
         kind = span.attributes.get(key)
@@ -115,7 +115,7 @@ def _is_used(emitter: _Emitter, spans: Sequence[Span]) -> bool:
 
 
 def _emitter_of(span: Span, emitters: Sequence[_Emitter]) -> _Emitter | None:
-    """Return which of some emitters wrote a retriever's span; None for any other span."""
+    """Which of some emitters wrote a retriever's span; None for any other span."""
     attributes, unread = span.attributes, None
     for emitter in emitters:
         kind = attributes.get(emitter.key)
@@ -131,12 +131,12 @@ def _emitter_of(span: Span, emitters: Sequence[_Emitter]) -> _Emitter | None:
 
 @lru_cache(maxsize=256)
 def _ends_with(kind: str, ending: str) -> bool:
-    """Return whether the kind of a span ends with a word, in any spelling."""
+    """Whether the kind of a span ends with a word, in any spelling."""
     return kind.strip('"').lower().endswith(ending)
 
 
 def _documents(span: Span, emitter: _Emitter) -> tuple[list[RetrievedDocument], bool]:
-    """Return the documents of a span whose text is known, and whether these are all."""
+    """The documents of a span whose text is known, and whether these are all."""
     flat = nested(span.attributes, _FLAT)
     items: Any = [item.get("document") for item in flat if isinstance(item, Mapping)]
     is_whole = not span.dropped_attributes
@@ -166,7 +166,7 @@ def _read(items: Sequence[Any], span: Span) -> Iterator[RetrievedDocument | None
 
 
 def _is_in_tool(span: Span, run: TracedRun) -> bool:
-    """Return whether a span is inside of that of a tool."""
+    """Whether a span is inside of that of a tool."""
     parents = {member.span_id: member.parent_id for member in run.spans}
     tools = {tool.span.span_id for tool in run.tool_runs}
     at = span.parent_id

@@ -84,7 +84,7 @@ class _Place(NamedTuple):
 
 
 def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> list[TracedRun]:
-    """Return the agent runs of one trace, in order of start.
+    """The agent runs of one trace, in order of start.
 
     Args:
         spans: The trace's spans.
@@ -107,7 +107,7 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
 def _runs_of_trace(
     spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]], *, by_shape: bool = False
 ) -> list[TracedRun]:
-    """Return the runs of all trees of a trace.
+    """The runs of all trees of a trace.
 
     Args:
         spans: The trace's spans.
@@ -128,7 +128,7 @@ def _order_of_run(run: TracedRun) -> tuple[int, int, str]:
 
 
 def _only_turns(runs: Sequence[TracedRun]) -> list[TracedRun]:
-    """Return the runs that are turns of an agent, or may be; the gaps of the others go to one.
+    """The runs that are turns of an agent, or may be; the gaps of the others go to one.
 
     If no run is a turn, runs with spans that look like model spans are kept.
     """
@@ -142,7 +142,7 @@ def _only_turns(runs: Sequence[TracedRun]) -> list[TracedRun]:
 
 
 def _in_one(unread: Sequence[TracedRun]) -> list[TracedRun]:
-    """Return the first of some runs whose spans no dialect reads, with the spans of all."""
+    """The first of some runs whose spans no dialect reads, with the spans of all."""
     for run in unread[1:]:
         unread[0].gaps.extend(run.gaps)
         unread[0].take_spans(run)
@@ -210,12 +210,12 @@ def _runs_of_tree(
 
 
 def _has_shape(run: TracedRun) -> bool:
-    """Return whether any span that no dialect reads can be read by its shape."""
+    """Whether any span that no dialect reads can be read by its shape."""
     return any(read_span(span, (), by_shape=True)[0] for span in run.unread)
 
 
 def _is_around(node: Node) -> bool:
-    """Return whether a node surrounds operations read by shape, as an agent's span does."""
+    """Whether a node surrounds operations read by shape, as an agent's span does."""
     below = (inner for child in node.children for inner in child.walk())
     return any(
         not isinstance(read_span(inner.span, (), by_shape=True)[1], Wrapper) for inner in below
@@ -225,7 +225,7 @@ def _is_around(node: Node) -> bool:
 def _within_graph(
     node: Node, name: str, above: _Place, runs: list[TracedRun], graph_nodes: Mapping[int, str]
 ) -> _Place:
-    """Return the place above a graph's node, which is inside of a new run if a sub-graph begins.
+    """The place above a graph's node, which is inside of a new run if a sub-graph begins.
 
     A graph that runs inside of a node has a span between the two nodes, which only its
     place tells from the other steps of the node. Graphs that a node fans out to run at once: each
@@ -261,7 +261,7 @@ def _order_of_tool(tool: ToolRun) -> tuple[int, int, str]:
 
 
 def _order_of_call(call: ModelCall) -> tuple[int, int, int, int, str]:
-    """Return the sort key of a model call.
+    """The sort key of a model call.
 
     Clocks of milliseconds give several calls one start; the later one ends later, or holds more.
     """
@@ -283,13 +283,13 @@ def _identify(run: TracedRun) -> None:
 
 
 def _names() -> frozenset[str]:
-    """Return the names of attributes that are noted in `TracedRun.names`."""
+    """The names of attributes that are noted in `TracedRun.names`."""
     own_names = own_attributes()
     return _NAMES.union(own_names) if own_names else _NAMES
 
 
 def _conversation_of(run: TracedRun, spans: Sequence[Span]) -> str:
-    """Return the conversation's id; some emitters put the id of a span's answer there.
+    """The conversation's id; some emitters put the id of a span's answer there.
 
     An id that other spans have as well is a conversation's, even if it is that of an answer: some
     agents name a conversation by its first answer.
@@ -361,7 +361,7 @@ def _start(node: Node, above: _Place, runs: list[TracedRun]) -> TracedRun:
 
 
 def _inside_tool(above: _Place, tool: _Tool, runs: list[TracedRun]) -> TracedRun:
-    """Return the run of a tool that calls models itself."""
+    """The run of a tool that calls models itself."""
     if tool.inner is None:
         if tool.node is above.run.root:
             # The run has nothing but the tool: the server's side of a call.
@@ -393,7 +393,7 @@ def _marks(run: TracedRun) -> list[str]:
 
 
 def adopted(roots: Sequence[Node], logs: Mapping[str, Sequence[LogRecord]]) -> list[Node]:
-    """Return a trace's roots, with orphans attached below the only agent whose time covers them.
+    """A trace's roots, with orphans attached below the only agent whose time covers them.
 
     Args:
         roots: The roots, in order of start; their nodes are changed.
@@ -425,7 +425,7 @@ def _topmost_agents(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> Iter
 
 
 def _holds(agent: Node, orphan: Node) -> bool:
-    """Return whether an agent of another tree ran all the time that an orphan did."""
+    """Whether an agent of another tree ran all the time that an orphan did."""
     top = next((node for node in (agent, *agent.ancestors()) if node.parent is None), agent)
     agent_span, other = agent.span, orphan.span
     return (
@@ -447,7 +447,7 @@ def _attach_orphan(orphan: Node, agent: Node) -> None:
 
 
 def without_wrappers(runs: Sequence[TracedRun]) -> list[TracedRun]:
-    """Return the runs, with each wrapper replaced by the runs that it holds.
+    """The runs, with each wrapper replaced by the runs that it holds.
 
     Args:
         runs: The runs of one tree, parents before children; they are changed.
@@ -488,7 +488,7 @@ def _hand_down(run: TracedRun, inner_runs: Sequence[TracedRun]) -> None:
 
 
 def _adds_answer(run: TracedRun, children: dict[int, list[TracedRun]]) -> bool:
-    """Return whether an agent gives an answer that is in none of the runs below it.
+    """Whether an agent gives an answer that is in none of the runs below it.
 
     If one of these lacks its answer, the agent's answer may be the missing one.
     """

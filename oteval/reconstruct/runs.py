@@ -115,7 +115,7 @@ START = "__start__"
 
 
 def children_of(runs: Sequence[TracedRun]) -> dict[int, list[TracedRun]]:
-    """Return the runs that were started in other runs, by the `id` of the run that started them."""
+    """The runs that were started in other runs, by the `id` of the run that started them."""
     children: dict[int, list[TracedRun]] = {}
     for run in runs:
         if run.parent is not None:
@@ -126,7 +126,7 @@ def children_of(runs: Sequence[TracedRun]) -> dict[int, list[TracedRun]]:
 def steps_of(
     runs: Sequence[TracedRun], children: Mapping[int, Sequence[TracedRun]]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the steps of a turn: the nodes that ran, or the agents; nothing without any name.
+    """The steps of a turn: the nodes that ran, or the agents; nothing without any name.
 
     Args:
         runs: The runs of the turn, in order.
@@ -141,7 +141,7 @@ def steps_of(
 
 
 def _steps_of_run(run: TracedRun, below: Sequence[TracedRun]) -> tuple[str, ...]:
-    """Return the steps of one run, including its sub-agents' steps."""
+    """The steps of one run, including its sub-agents' steps."""
     own = [(order(visit.span), visit.node) for visit in run.visits]
     name = run.agent.name if run.agent else ""
     if not own and not name:
@@ -156,7 +156,7 @@ def _steps_of_run(run: TracedRun, below: Sequence[TracedRun]) -> tuple[str, ...]
 
 
 def _inside(child: TracedRun, parent: str) -> list[tuple[tuple[int, int, str], str]]:
-    """Return the steps of a run as its parent shows them."""
+    """The steps of a run as its parent shows them."""
     begin = order(child.root.span)
     if not child.visits:
         name = child.agent.name if child.agent else ""

@@ -52,7 +52,7 @@ class SpanAccount:
     gaps: tuple[Gap, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "span_id": self.span.span_id,
             "parent_id": self.span.parent_id or None,
@@ -97,7 +97,7 @@ class Explanation:
         return dict(found)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object that ``oteval explain --json`` prints."""
+        """The object that ``oteval explain --json`` prints."""
         return {
             "trace_id": self.trace_id,
             "spans": [account.as_dict() for account in self.accounts],
@@ -116,7 +116,7 @@ def account_for(
     logs: Mapping[str, Sequence[LogRecord]],
     runs: list[TracedRun],
 ) -> Explanation:
-    """Return how each span of a trace was used.
+    """How each span of a trace was used.
 
     Args:
         trace_id: The trace.
@@ -161,7 +161,7 @@ def in_order(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
 
 
 def accounts_of_some(spans: Sequence[tuple[Span, int]], run: Trajectory) -> list[SpanAccount]:
-    """Return how some spans of a trace were read, without the other spans of the trace.
+    """How some spans of a trace were read, without the other spans of the trace.
 
     Only the messages and the gaps of one run are known, so that there is less to say about a span
     that gives none. They are read once, however many there are.
@@ -261,7 +261,7 @@ class _SpanIndex:
             self.gaps[found.span_id].append(found)
 
     def account(self, node: Node, depth: int, dialect: str, operation: Operation) -> SpanAccount:
-        """Return how one span was used."""
+        """How one span was used."""
         span = node.span
         name, messages = self.messages.get(span.span_id, (self.roots.get(span.span_id, ""), []))
         return SpanAccount(

@@ -40,7 +40,7 @@ __all__ = ["attach_logs", "dialect_of", "is_pending", "read_span"]
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records with the spans that they belong to, as the dialects know them."""
+    """The log records with the spans that they belong to, as the dialects know them."""
     for dialect in DIALECTS:
         if dialect.attach_logs is not None:
             logs = dialect.attach_logs(spans, logs)
@@ -48,7 +48,7 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
 
 
 def read_span(span: Span, logs: Logs, *, by_shape: bool = False) -> tuple[str, Operation]:
-    """Return the operation that a span records, and the name of the dialect that read it.
+    """The operation that a span records, and the name of the dialect that read it.
 
     Args:
         span: The span.
@@ -80,7 +80,7 @@ def _read_by_shape(span: Span) -> tuple[str, Operation]:
 
 
 def is_pending(span: Span) -> bool:
-    """Return whether a span only says that another one has begun, as Logfire's do.
+    """Whether a span only says that another one has begun, as Logfire's do.
 
     The other span arrives when it has ended, with another id.
     """
@@ -88,7 +88,7 @@ def is_pending(span: Span) -> bool:
 
 
 def dialect_of(span: Span, logs: Logs) -> Dialect | None:
-    """Return the dialect that reads a span, or None."""
+    """The dialect that reads a span, or None."""
     if "logfire.span_type" in span.attributes and is_pending(span):
         return None
     marks = _MARKS.of(span, logs)
@@ -103,7 +103,7 @@ def dialect_of(span: Span, logs: Logs) -> Dialect | None:
 
 @lru_cache(maxsize=1024)
 def _dialects_of(marks: int) -> Sequence[Dialect]:
-    """Return the dialects of a set, in their order."""
+    """The dialects of a set, in their order."""
     return [dialect for index, dialect in enumerate(DIALECTS) if marks >> index & 1]
 
 
@@ -129,7 +129,7 @@ class _Marks:
         self.of_many_keys = _finder_in_many(dialects)
 
     def of(self, span: Span, logs: Logs) -> int:
-        """Return the dialects that a span has a mark of."""
+        """The dialects that a span has a mark of."""
         attributes = span.attributes
         dialect_bits = self.of_scope(span.scope) | self.of_name(span.name)
         if len(attributes) <= FEW_KEYS:
@@ -147,7 +147,7 @@ class _Marks:
 
 
 def _finder_in_many(dialects: Sequence[Dialect]) -> Callable[[Attributes], int]:
-    """Return the function that gives the dialects with a mark among many attributes.
+    """The function that gives the dialects with a mark among many attributes.
 
     Long histories in flat attributes have thousands of names, never the same ones again.
     """
@@ -167,7 +167,7 @@ def _finder_in_many(dialects: Sequence[Dialect]) -> Callable[[Attributes], int]:
 
 
 def _finder(dialects: Sequence[Dialect], field: str) -> Callable[[str], int]:
-    """Return the function that gives the dialects with a text among the marks of one field."""
+    """The function that gives the dialects with a text among the marks of one field."""
     exact, prefixes = _marks_in(dialects, field)
     starts = tuple(prefixes)
 
@@ -183,7 +183,7 @@ def _finder(dialects: Sequence[Dialect], field: str) -> Callable[[str], int]:
 
 
 def _marks_in(dialects: Sequence[Dialect], field: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the marks of one field with their dialects: exact texts, and prefixes."""
+    """The marks of one field with their dialects: exact texts, and prefixes."""
     exact: dict[str, int] = {}
     prefixes: dict[str, int] = {}
     for dialect_index, dialect in enumerate(dialects):
@@ -198,7 +198,7 @@ _MARKS = _Marks(DIALECTS)
 
 
 def _stamped(operation: Operation) -> Operation:
-    """Return an operation whose messages have the ids of its span.
+    """An operation whose messages have the ids of its span.
 
     The input of a model call is left as it is; see `ModelCall.input`.
     """
@@ -223,13 +223,13 @@ def _stamped_agent(agent: AgentRun) -> AgentRun:
 
 
 def _is_shared(messages: Sequence[Message], span: Span) -> bool:
-    """Return whether any message was read from another span."""
+    """Whether any message was read from another span."""
     span_id, trace_id = span.span_id, span.trace_id
     return bool([m for m in messages if m.span_id != span_id or m.trace_id != trace_id])
 
 
 def _checked(operation: Operation, switch: str) -> Operation:
-    """Return an operation with known roles, and with a gap for all missing content.
+    """An operation with known roles, and with a gap for all missing content.
 
     Args:
         operation: The operation as a dialect read it.
@@ -287,7 +287,7 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
 
 
 def _lacks_calls(call: ModelCall) -> bool:
-    """Return whether an answer is empty although the model stopped for tools to be called."""
+    """Whether an answer is empty although the model stopped for tools to be called."""
     for message in call.output:
         if message.content or message.tool_calls or message.parts:
             return False
@@ -295,7 +295,7 @@ def _lacks_calls(call: ModelCall) -> bool:
 
 
 def _is_whole(call: ModelCall) -> bool:
-    """Return whether a call is complete; its answer may be without its input."""
+    """Whether a call is complete; its answer may be without its input."""
     if call.whole or not call.output or any(m.role not in SYSTEM_ROLES for m in call.input):
         return call.whole
     codes = {call_gap.code for call_gap in call.gaps}
@@ -375,7 +375,7 @@ def _known(messages: tuple[Message, ...], role: str, losses: _Losses) -> tuple[M
 
 
 def _with_each_call(message: Message, losses: _Losses) -> Message:
-    """Return a message whose calls are apart, where an instrumentation glued several to one."""
+    """A message whose calls are apart, where an instrumentation glued several to one."""
     if not any(map(is_glued, message.tool_calls)):
         return message
     functions = [tool.get("function", tool) for tool in losses.tools]
@@ -394,7 +394,7 @@ _NO_SWITCH = "let the emitter capture the content of messages"
 
 
 def _without_missing(message: Message) -> Message:
-    """Return a message of a list that lacks content: empty arguments count as not known."""
+    """A message of a list that lacks content: empty arguments count as not known."""
     calls = tuple(
         replace(call, arguments=None) if call.arguments == {} else call
         for call in message.tool_calls

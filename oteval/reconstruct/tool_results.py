@@ -74,7 +74,7 @@ def complete(
     *,
     earlier_ids: Collection[str] = (),
 ) -> Completed:
-    """Return a run's messages with the content of its tool runs.
+    """A run's messages with the content of its tool runs.
 
     Args:
         entries: The run's own messages.
@@ -89,7 +89,7 @@ def complete(
 
 
 def _decided(entry: Entry) -> Entry:
-    """Return the entry of a result with whether the call failed."""
+    """The entry of a result with whether the call failed."""
     message = decided(entry.message)
     return entry if message is entry.message else replace(entry, message=message)
 
@@ -97,7 +97,7 @@ def _decided(entry: Entry) -> Entry:
 def _paired(
     entries: Sequence[Entry], runs: Sequence[ToolRun], earlier_ids: Collection[str]
 ) -> Completed:
-    """Return the result of `complete` for any messages, still without the outcomes of calls."""
+    """The result of `complete` for any messages, still without the outcomes of calls."""
     if not any(entry.message.tool_calls or entry.is_open for entry in entries):
         unasked = [run for run in runs if run.call_id not in earlier_ids]
         return Completed(
@@ -170,18 +170,18 @@ def _paired_by_ids(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Complet
 
 
 def _answers(call: ToolCall, message: Message) -> bool:
-    """Return whether a message is the known result of a call that was not seen with its run."""
+    """Whether a message is the known result of a call that was not seen with its run."""
     is_result = message.role == "tool" and message.tool_call_id == call.id
     return is_result and message.content is not None and not call.span_id
 
 
 def _is_whole(call: ToolCall, run: ToolRun) -> bool:
-    """Return whether the span of a call's tool adds nothing to its arguments."""
+    """Whether the span of a call's tool adds nothing to its arguments."""
     return call.arguments is not None and _is_known(call.arguments, run)
 
 
 def _with_calls(entry: Entry, calls: tuple[ToolCall, ...], key: str) -> Entry:
-    """Return an entry with other calls and another key."""
+    """An entry with other calls and another key."""
     old = entry.message
     message = Message(
         *(old.role, old.content, calls, old.tool_call_id, old.name, old.is_error, old.parts),
@@ -193,7 +193,7 @@ def _with_calls(entry: Entry, calls: tuple[ToolCall, ...], key: str) -> Entry:
 
 
 def _unfilled(answer: _CallState) -> Sequence[Gap]:
-    """Return the gaps of a tool's span that the messages do not fill."""
+    """The gaps of a tool's span that the messages do not fill."""
     if answer.run is None:
         return ()
     result = answer.result.message.content if answer.result else None
@@ -246,7 +246,7 @@ def _pair_results(exchanges: Sequence[_Exchange]) -> None:
 
 
 def _may_belong(result_id: str, call_id: str) -> bool:
-    """Return whether a result may be a call's though their ids differ.
+    """Whether a result may be a call's though their ids differ.
 
     OpenAI's Responses API has two ids for a call, and some frameworks number executions on their
     own; such ids are of different kinds (``fc_1``, ``call_1``). Two ids of one kind are two calls.
@@ -255,7 +255,7 @@ def _may_belong(result_id: str, call_id: str) -> bool:
 
 
 def _kind_of(identifier: str) -> str:
-    """Return the prefix that ids of one origin share, or ""."""
+    """The prefix that ids of one origin share, or ""."""
     match = _ID_KIND.match(identifier)
     return match[1] if match else ""
 
@@ -368,7 +368,7 @@ def _take(
 
 
 def _last_that_may_belong(run: ToolRun, answers: Sequence[_CallState]) -> int:
-    """Return the place of the last call that a run may belong to, or -1."""
+    """The place of the last call that a run may belong to, or -1."""
     for at in reversed(range(max(0, len(answers) - _MAX_CANDIDATES), len(answers))):
         call_id = answers[at].call.id
         if call_id == run.call_id or _may_belong(run.call_id, call_id):
@@ -400,7 +400,7 @@ def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap
 
 
 def _is_repeated(run: ToolRun, exchange: _Exchange) -> bool:
-    """Return whether a call's tool ran twice and failed first; the call then gets the later run."""
+    """Whether a call's tool ran twice and failed first; the call then gets the later run."""
     signature = _run_signature(run)
     for answer in reversed(exchange.answers if signature else ()):
         other = answer.run
@@ -428,7 +428,7 @@ class _AnswersByTime:
         }
 
     def asking(self, run: ToolRun) -> _Exchange | None:
-        """Return the message with calls that must have asked for a tool run, or None.
+        """The message with calls that must have asked for a tool run, or None.
 
         Two instrumentations may write the same call; then their scopes differ.
         """
@@ -441,7 +441,7 @@ class _AnswersByTime:
 
 
 def _loose_result(exchange: _Exchange, run: ToolRun) -> Entry | None:
-    """Return the result of a tool run after a message, if none of the message's calls has it."""
+    """The result of a tool run after a message, if none of the message's calls has it."""
     if len(exchange.results) <= len(exchange.answers):
         return None
     paired = {id(answer.result) for answer in exchange.answers}
@@ -450,14 +450,14 @@ def _loose_result(exchange: _Exchange, run: ToolRun) -> Entry | None:
 
 
 def _unasked(run: ToolRun) -> list[Gap]:
-    """Return the gaps of a tool run that no message asks for."""
+    """The gaps of a tool run that no message asks for."""
     return [gap("unmatched_tool_span", run.span.span_id, tool=run.name), *run.gaps]
 
 
 def _render(
     exchange: _Exchange, answered: Mapping[int, _CallState], gaps: list[Gap]
 ) -> list[Entry]:
-    """Return a message with its calls and results, from messages or tool spans.
+    """A message with its calls and results, from messages or tool spans.
 
     Args:
         exchange: The message and the results after it.
@@ -480,7 +480,7 @@ def _render(
 
 
 def _missing_result(answer: _CallState, span_id: str) -> Sequence[Gap]:
-    """Return the gap of a call without a result.
+    """The gap of a call without a result.
 
     Some providers keep the results of the tools that they run themselves. A tool's span may say
     itself that it has none, or that it waits for a person.
@@ -504,7 +504,7 @@ def _is_known_result(message: Message) -> bool:
 
 
 def _asking(exchange: _Exchange) -> Entry:
-    """Return a message with its calls as they were run."""
+    """A message with its calls as they were run."""
     entry = exchange.entry
     calls = tuple(_call(answer) for answer in exchange.answers)
     message = entry.message
@@ -536,7 +536,7 @@ def _call(answer: _CallState) -> ToolCall:
 
 
 def _is_known(arguments: Any, run: ToolRun) -> bool:
-    """Return whether a call keeps its own arguments; streams may leave them empty."""
+    """Whether a call keeps its own arguments; streams may leave them empty."""
     return run.arguments is None or (arguments is not None and arguments != {})
 
 

@@ -41,7 +41,7 @@ def tool_of_attributes(
     failed: bool | None = None,
     reason: str = "",
 ) -> ToolRun:
-    """Return the execution of a tool whose arguments and result are in attributes of its span.
+    """The execution of a tool whose arguments and result are in attributes of its span.
 
     Args:
         span: The tool's span.
@@ -88,7 +88,7 @@ def tool_run(
     gaps: Sequence[Gap] = (),
     agent: AgentRun | None = None,
 ) -> ToolRun:
-    """Return the execution of a tool.
+    """The execution of a tool.
 
     Args:
         span: The tool's span.
@@ -122,7 +122,7 @@ def tool_run(
 
 
 def failure_of(span: Span) -> bool:
-    """Return whether a tool's span records that the call failed.
+    """Whether a tool's span records that the call failed.
 
     The status, an exception event and ``error.type`` each suffice: instrumentations leave the
     status unset where the framework handles the exception.
@@ -140,7 +140,7 @@ def _last_name(value: object) -> str:
 
 
 def result_message(run: ToolRun, message: Message | None = None, *, call_id: str = "") -> Message:
-    """Return the message of a call's result, completed from its tool's span.
+    """The message of a call's result, completed from its tool's span.
 
     Args:
         run: The tool run.

@@ -118,12 +118,12 @@ class TrajectoryBuilder:
 
 
 def agent_name(run: TracedRun) -> str:
-    """Return the name of a run's agent, or ""."""
+    """The name of a run's agent, or ""."""
     return run.agent.name if run.agent else ""
 
 
 def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
-    """Return how many messages of a run's first input were said before it."""
+    """How many messages of a run's first input were said before it."""
     if run.agent is not None and run.agent.transcript_new_from is not None:
         return run.agent.transcript_new_from
     prefix_length = answered(sent)
@@ -147,7 +147,7 @@ def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
 
 
 def _last_question(sent: Sequence[Entry], end: int) -> int:
-    """Return the index of the user's last message before `end`, or `end` without one."""
+    """The index of the user's last message before `end`, or `end` without one."""
     indices = (index for index in reversed(range(end)) if sent[index].message.role == "user")
     return next(indices, end)
 
@@ -229,7 +229,7 @@ def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sent]) -> 
 
 
 def _turn(builder: TrajectoryBuilder) -> int:
-    """Return a run's number in its conversation; bringing results back does not begin a turn."""
+    """A run's number in its conversation; bringing results back does not begin a turn."""
     first = next((entry for entry in builder.own if entry.is_spoken), None)
     if builder.history is None:
         before = builder.thread.entries[: builder.new_from]
@@ -243,7 +243,7 @@ def _turn(builder: TrajectoryBuilder) -> int:
 
 
 def _question_count(messages: Iterable[Message]) -> int:
-    """Return how many turns a user began in some messages; several in a row are one question."""
+    """How many turns a user began in some messages; several in a row are one question."""
     count, last = 0, ""
     for message in messages:
         if message.role in SYSTEM_ROLES:
@@ -285,7 +285,7 @@ def _add_input(builder: TrajectoryBuilder, call: ModelCall, sent: Sequence[Entry
 
 
 def _was_asked_before(thread: Thread, call: ModelCall) -> bool:
-    """Return whether a call began before the thread's last answer had arrived.
+    """Whether a call began before the thread's last answer had arrived.
 
     Then the call does not continue this answer: it belongs to another conversation, such as one of
     several parallel calls.
@@ -367,7 +367,7 @@ def _show_system(
 
 
 def _is_aside(builder: TrajectoryBuilder, sent: Sent) -> bool:
-    """Return whether an input with a prompt shares nothing with a run that began without one."""
+    """Whether an input with a prompt shares nothing with a run that began without one."""
     spoken = [entry for entry in builder.own if entry.is_spoken]
     is_begun = any(entry.message.role == "assistant" for entry in spoken)
     return is_begun and len(sent) > 0 and not builder.thread.overlap(sent).known
@@ -435,7 +435,7 @@ def _identity(tool: ToolRun) -> str:
 
 
 def _exchange(group: Sequence[ToolRun]) -> list[Entry]:
-    """Return a message that asks for some tool runs, and their results."""
+    """A message that asks for some tool runs, and their results."""
     span = group[0].span
     calls = tuple(
         ToolCall(tool.name, tool.arguments, tool.call_id, tool.span.span_id) for tool in group
@@ -471,7 +471,7 @@ def _add_output(builder: TrajectoryBuilder, call: ModelCall) -> None:
 
 
 def _is_providers(message: Message) -> bool:
-    """Return whether a message of an answer is only a step of the provider's own tools.
+    """Whether a message of an answer is only a step of the provider's own tools.
 
     Many clients leave these out of the history.
     """

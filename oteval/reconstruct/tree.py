@@ -56,7 +56,7 @@ order: Callable[[Span], tuple[int, int, str]] = attrgetter("start_ns", "seq", "s
 
 
 def build(spans: Sequence[Span]) -> list[Node]:
-    """Return the roots of one trace's forest, in order of start.
+    """The roots of one trace's forest, in order of start.
 
     Args:
         spans: The trace's spans in any order.
@@ -87,7 +87,7 @@ def _order_of_node(node: Node) -> tuple[int, int, str]:
 
 
 def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
-    """Return a node for each span id, in order of their spans."""
+    """A node for each span id, in order of their spans."""
     nodes: dict[str, Node] = {}
     is_changed = False
     for span in sorted(spans, key=order):
@@ -109,7 +109,7 @@ def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
 
 
 def _fullest(span: Span) -> tuple[int, int, str]:
-    """Return the key to choose one of two spans with equal order; the greater is kept."""
+    """The key to choose one of two spans with equal order; the greater is kept."""
     return (span.end_ns, len(span.attributes), repr(span))
 
 
@@ -158,7 +158,7 @@ def _break_circles(nodes: Iterable[Node]) -> None:
 
 
 def _earliest_of_circle(node: Node) -> Node:
-    """Return the earliest node of the circle that lies above a node."""
+    """The earliest node of the circle that lies above a node."""
     seen: set[int] = set()
     while id(node) not in seen:
         seen.add(id(node))

@@ -44,7 +44,7 @@ _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 def goes_on_with(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> bool:
-    """Return whether a run's first input is the turn of another run so far, and results of tools.
+    """Whether a run's first input is the turn of another run so far, and results of tools.
 
     Args:
         before: The trajectory that the run may go on with.
@@ -65,7 +65,7 @@ def goes_on_with(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entr
 
 
 def takes_calls_of(before: TrajectoryBuilder, run: TracedRun) -> bool:
-    """Return whether a run begins with the tools that another one asked for and did not run.
+    """Whether a run begins with the tools that another one asked for and did not run.
 
     Args:
         before: The trajectory that the run may go on with.
@@ -80,7 +80,7 @@ def takes_calls_of(before: TrajectoryBuilder, run: TracedRun) -> bool:
 
 
 def is_handed_over(before: TrajectoryBuilder, run: TracedRun) -> bool:
-    """Return whether a call of another agent names the agent of a run that begins after it.
+    """Whether a call of another agent names the agent of a run that begins after it.
 
     Some agents still send a message after the hand-over. If the arguments of the last calls were
     not captured, it suffices that the agent ended with them and the next one began beside it.
@@ -98,7 +98,7 @@ def is_handed_over(before: TrajectoryBuilder, run: TracedRun) -> bool:
 
 
 def _shown_last(run: TracedRun) -> Sequence[Message]:
-    """Return the last answer in a run's first input, if only results follow it.
+    """The last answer in a run's first input, if only results follow it.
 
     Some frameworks write a call there that hands back to the agent.
     """
@@ -108,7 +108,7 @@ def _shown_last(run: TracedRun) -> Sequence[Message]:
 
 
 def request_of(run: TracedRun, previous: str) -> str:
-    """Return the key of the request that a run begins with, or "".
+    """The key of the request that a run begins with, or "".
 
     Runs of one process share a key if they send the same messages. A run has no key if its resource
     names no process, or if a span encloses its model calls: then a retry looks like a new question.
@@ -129,12 +129,12 @@ def request_of(run: TracedRun, previous: str) -> str:
 
 
 def has_failed(run: TracedRun) -> bool:
-    """Return whether a run consists only of failed requests to a model."""
+    """Whether a run consists only of failed requests to a model."""
     return _is_loose(run) and not run.tool_runs and all(map(_is_failure, run.model_calls))
 
 
 def is_retry(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> bool:
-    """Return whether a run begins with the failed request of another run.
+    """Whether a run begins with the failed request of another run.
 
     Args:
         before: The trajectory that the run may go on with.
@@ -152,13 +152,13 @@ def is_retry(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) 
 
 
 def _process(run: TracedRun) -> str:
-    """Return the resource of a run if it names the process, or ""."""
+    """The resource of a run if it names the process, or ""."""
     resource = run.root.span.resource
     return dumps(resource) if any(resource.get(name) for name in PROCESS) else ""
 
 
 def _is_loose(run: TracedRun) -> bool:
-    """Return whether no span is around a run's model calls."""
+    """Whether no span is around a run's model calls."""
     return (
         run.agent is None
         and run.parent is None
@@ -171,7 +171,7 @@ def _is_failure(call: ModelCall) -> bool:
 
 
 def previous_answer(run: TracedRun) -> str:
-    """Return the provider's id of the answer that a run's first model call goes on from, or "".
+    """The provider's id of the answer that a run's first model call goes on from, or "".
 
     The conventions have an attribute for it that few emitters write. Most write it among the
     parameters of the call, or in the whole request, in one attribute or another.
@@ -194,13 +194,13 @@ def previous_answer(run: TracedRun) -> str:
 
 
 def _may_share_turn(before: TrajectoryBuilder, run: TracedRun) -> bool:
-    """Return whether two runs may be parts of one turn: of one agent, or one after the other."""
+    """Whether two runs may be parts of one turn: of one agent, or one after the other."""
     is_same_agent = any(agent_name(part) == agent_name(run) for part in before.runs)
     return (is_same_agent and run.parent is None) or _is_sibling(before, run)
 
 
 def _is_sibling(before: TrajectoryBuilder, run: TracedRun) -> bool:
-    """Return whether a run was started beside another one, or in it, but not by a tool."""
+    """Whether a run was started beside another one, or in it, but not by a tool."""
     last = before.runs[-1]
     if run.parent_tool is not None or last.root.span.trace_id != run.root.span.trace_id:
         return False
@@ -208,7 +208,7 @@ def _is_sibling(before: TrajectoryBuilder, run: TracedRun) -> bool:
 
 
 def _overlap(last: TracedRun, run: TracedRun) -> bool:
-    """Return whether a run's model calls began while another run's were still in progress.
+    """Whether a run's model calls began while another run's were still in progress.
 
     The span of a call may last as long as the agent that it hands over to.
     """
@@ -220,7 +220,7 @@ def _overlap(last: TracedRun, run: TracedRun) -> bool:
 
 
 def _last_calls(before: TrajectoryBuilder) -> tuple[ToolCall, ...]:
-    """Return the calls of a trajectory's last answer, unless the agent went on after them."""
+    """The calls of a trajectory's last answer, unless the agent went on after them."""
     for entry in reversed(before.thread.entries[before.start :]):
         if entry.message.role == "assistant":
             return entry.message.tool_calls
@@ -230,7 +230,7 @@ def _last_calls(before: TrajectoryBuilder) -> tuple[ToolCall, ...]:
 
 
 def _waiting_calls(before: TrajectoryBuilder) -> list[ToolCall]:
-    """Return the calls of a trajectory's last answer that have an id and no result."""
+    """The calls of a trajectory's last answer that have an id and no result."""
     answered_ids = {message.tool_call_id for message in _last_results(before)}
     return [c for c in _last_calls(before) if identity(c.id) and c.id not in answered_ids]
 
@@ -245,7 +245,7 @@ def _last_results(before: TrajectoryBuilder) -> list[Message]:
 
 
 def _names(call: ToolCall, agent: str) -> bool:
-    """Return whether a call names an agent: in the tool's name, or as one of the arguments."""
+    """Whether a call names an agent: in the tool's name, or as one of the arguments."""
     arguments = call.arguments
     values = arguments.values() if isinstance(arguments, dict) else [arguments]
     named = {_plain(value) for value in values if isinstance(value, str)}

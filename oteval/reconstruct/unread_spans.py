@@ -41,7 +41,7 @@ _PREFIXES = tuple(prefix for _, prefixes in _KINDS for prefix in prefixes)
 
 
 def infrastructure_of(span: Span) -> str:
-    """Return a description of a span that no dialect reads, or "" if its kind is unknown."""
+    """A description of a span that no dialect reads, or "" if its kind is unknown."""
     if is_pending(span):
         return "the beginning of a span, which comes when it has ended"
     if any(key in span.attributes for key in _HTTP):
@@ -56,7 +56,7 @@ def infrastructure_of(span: Span) -> str:
 
 
 def foreign_marks(span: Span) -> set[str]:
-    """Return the attributes that make a span look like a model span, though no dialect reads it.
+    """The attributes that make a span look like a model span, though no dialect reads it.
 
     Attributes with a known prefix are named by it; otherwise, attributes with token counts.
     """
@@ -69,7 +69,7 @@ def foreign_marks(span: Span) -> set[str]:
 
 
 def holds_messages(span: Span, dialect: str) -> bool:
-    """Return whether a span of the conventions holds messages, whatever its operation is.
+    """Whether a span of the conventions holds messages, whatever its operation is.
 
     Args:
         span: The span, which its dialect takes for a wrapper.
@@ -86,7 +86,7 @@ _MESSAGES = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.completi
 
 
 def is_transport(span: Span) -> bool:
-    """Return whether a tool's span only records the transport of its call, or the server's side.
+    """Whether a tool's span only records the transport of its call, or the server's side.
 
     The MCP SDK's own request spans name no tool. Backends that store no kind leave open which side
     an MCP span is of; then it does not count as an agent's.

@@ -28,8 +28,8 @@ def start(settings: Mapping[str, Any]) -> None:
     """Turn instrumentation on in this process.
 
     Args:
-        settings: `ChildSettings` as a mapping; see `instrumented_command`. ``losses`` is the file to
-            create if spans are lost.
+        settings: `ChildSettings` as a mapping; see `instrumented_command`. ``losses`` is the file
+            to create if spans are lost.
 
     Raises:
         OtevalError: Nothing is recorded; the message says why.

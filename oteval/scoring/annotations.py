@@ -108,7 +108,7 @@ class AnnotationTarget(Protocol):
 
 
 def withdrawal_of(score: Score, reason: str = "") -> Annotation:
-    """Return the annotation that replaces the verdict of an earlier score of the same version.
+    """The annotation that replaces the verdict of an earlier score of the same version.
 
     Args:
         score: The score without a verdict, or the earlier one.
@@ -121,7 +121,7 @@ def withdrawal_of(score: Score, reason: str = "") -> Annotation:
 
 
 def annotation_of(score: Score) -> Annotation:
-    """Return the annotation for a score whose status is ``ok``."""
+    """The annotation for a score whose status is ``ok``."""
     number = score.score if score.score is not None and math.isfinite(score.score) else None
     label = score.label or ("" if score.passed is None else "pass" if score.passed else "fail")
     # Judges record which model answered.

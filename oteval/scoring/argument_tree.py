@@ -38,7 +38,7 @@ class ArgumentTree:
         self._root, self._evaluate = _Question(call), evaluate
 
     def result(self, arguments: Sequence[Any]) -> int:
-        """Return the number of the result of a run with these arguments of its calls."""
+        """The number of the result of a run with these arguments of its calls."""
         question = self._root
         while True:
             answer = question.next.get(dumps_exact(arguments[question.call]))

@@ -48,7 +48,7 @@ class Verdicts:
     failed: Sequence[str] = ()
 
     def hold(self, scores: Sequence[Score]) -> bool:
-        """Return whether the scores of a run have all these verdicts."""
+        """Whether the scores of a run have all these verdicts."""
         verdicts = {score.evaluator: score.passed for score in scores}
         return all(verdicts.get(name) is True for name in self.passed) and all(
             verdicts.get(name) is False for name in self.failed
@@ -98,7 +98,7 @@ def _is_complete(trajectory: Trajectory) -> bool:
 
 
 def as_example(trajectory: Trajectory) -> dict[str, Any]:
-    """Return a run as an example in OpenAI's chat form: ``messages``, and ``tools`` if it had any.
+    """A run as an example in OpenAI's chat form: ``messages``, and ``tools`` if it had any.
 
     The messages are those of the whole conversation up to the end of the run. Reasoning is left
     out, as in the requests of a chat.
@@ -161,7 +161,7 @@ def export_atif(
 
 
 def as_atif(trajectory: Trajectory) -> dict[str, Any]:
-    """Return a run in the Agent Trajectory Interchange Format.
+    """A run in the Agent Trajectory Interchange Format.
 
     A step is a message; the results of an agent's calls are its observation. Messages of earlier
     turns are copied context. Gaps are listed in ``extra.gaps``. See
@@ -215,7 +215,7 @@ def _steps(trajectory: Trajectory) -> Iterator[dict[str, Any]]:
 def _results_of(
     steps: Sequence[tuple[int, Message, list[Message]]], result: Message
 ) -> list[Message] | None:
-    """Return where a result belongs: with its call, or else with the calls right before it."""
+    """Where a result belongs: with its call, or else with the calls right before it."""
     for _, message, results in reversed(steps):
         if result.tool_call_id in {call.id for call in message.tool_calls if call.id}:
             return results

@@ -51,10 +51,10 @@ class Page(Protocol):
     """Runs that a feed yields together. The place of a run is its index."""
 
     def __len__(self) -> int:
-        """Return the number of runs."""
+        """The number of runs."""
 
     def outlines(self, request: OutlineRequest, where: Selection) -> pa.Table:
-        """Return the outlines of the runs, each once, as `oteval.store.outlines` describes them.
+        """The outlines of the runs, each once, as `oteval.store.outlines` describes them.
 
         Args:
             request: The columns.
@@ -62,7 +62,7 @@ class Page(Protocol):
         """
 
     def messages(self, runs: pa.Table) -> Iterable[tuple[int, str]]:
-        """Return the places and messages of some runs, as the store has them.
+        """The places and messages of some runs, as the store has them.
 
         Args:
             runs: Their ``place``, ``trajectory_id`` and ``rev``. Runs deleted since are left out.
@@ -88,7 +88,7 @@ class DecidedRuns:
     codes: pa.Array
 
     def scores(self, *, passes: bool) -> dict[int, Score]:
-        """Return the scores of decided runs by place; passes only with `passes`."""
+        """The scores of decided runs by place; passes only with `passes`."""
         is_shown = [passes or not _is_pass(result) for result in self.results]
         if not any(is_shown):
             return {}
@@ -103,7 +103,7 @@ class DecidedRuns:
         return scores
 
     def counts(self, *, passes: bool) -> list[tuple[EvaluationResult, int]]:
-        """Return the results that `scores` leaves out, and the number of their runs."""
+        """The results that `scores` leaves out, and the number of their runs."""
         counts = Counter(self.codes.to_pylist())
         return [
             (result, counts[code])
@@ -167,7 +167,7 @@ class Decider:
         )
 
     def result(self, outline: Outline, arguments: CallArguments) -> EvaluationResult | None:
-        """Return the result of the runs with an outline, or None if they must be read.
+        """The result of the runs with an outline, or None if they must be read.
 
         Args:
             outline: The outline.
@@ -182,7 +182,7 @@ class Decider:
         return self.prepared.scorer.outlined_result(run, outline, reference, problem)
 
     def _drawn(self, runs: pa.RecordBatch, codes: pa.Array) -> pa.Array:
-        """Return the codes; runs that are not in the evaluator's sample are unwanted."""
+        """The codes; runs that are not in the evaluator's sample are unwanted."""
         scorer = self.prepared.scorer
         if scorer.sample >= 1:
             return codes
@@ -193,7 +193,7 @@ class Decider:
     def _reused(
         self, runs: pa.RecordBatch, codes: pa.Array, stored: StoredVerdicts
     ) -> dict[int, Score]:
-        """Return the stored verdicts on the runs' current revisions, by place."""
+        """The stored verdicts on the runs' current revisions, by place."""
         scorer = self.prepared.scorer
         columns = (runs["place"], runs["trajectory_id"], runs["rev"], codes)
         reused = {}
@@ -231,7 +231,7 @@ class Decider:
 
 
 def _request_of(prepared: PreparedEvaluator) -> OutlineRequest | None:
-    """Return the columns that decide most runs for an evaluator; None if it reads every run."""
+    """The columns that decide most runs for an evaluator; None if it reads every run."""
     evaluator, references = prepared.evaluator, prepared.references
     if prepared.concurrency > 1 or evaluator.is_slow or not is_exact(prepared.scorer.where):
         return None
@@ -258,7 +258,7 @@ class _PageOutlines:
     trees: dict[int, ArgumentTree] = field(default_factory=dict)
 
     def code(self, number: int) -> int:
-        """Return the number of the result of an outline's runs, or why there is none."""
+        """The number of the result of an outline's runs, or why there is none."""
         outline = self.outlines[number]
         if not outline["is_wanted"]:
             return _UNWANTED
@@ -273,7 +273,7 @@ class _PageOutlines:
     def with_arguments(
         self, page: Page, runs: pa.RecordBatch, numbers: pa.Array, codes: pa.Array
     ) -> pa.Array:
-        """Return the codes of runs, with the codes that arguments decide filled in.
+        """The codes of runs, with the codes that arguments decide filled in.
 
         Args:
             page: The page.
@@ -302,7 +302,7 @@ class _PageOutlines:
 
 
 def _runs_of(groups: pa.Table) -> tuple[pa.RecordBatch, pa.Array]:
-    """Return the runs of outlines by place, and the number of each run's outline.
+    """The runs of outlines by place, and the number of each run's outline.
 
     Ordered by outline, all failures would be adjacent, and a monitor would see a dependence.
     """

@@ -38,7 +38,7 @@ def plan_deletion(
     conversations: Sequence[str] = (),
     selection: Selection | None = None,
 ) -> DeletionPlan:
-    """Return the traces that a deletion would delete.
+    """The traces that a deletion would delete.
 
     Args:
         store: The store, with its trajectories up to date.

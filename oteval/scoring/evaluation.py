@@ -187,7 +187,7 @@ def _positioned(rows: pa.Table, first: int, step: int) -> pa.Table:
 
 
 def _runs_of(page: ScorePage) -> Callable[[int], Trajectory | None]:
-    """Return a function that returns the run at a place, if it was read."""
+    """A function that returns the run at a place, if it was read."""
     waiting: list[Trajectory] = []
 
     def run_at(run_index: int) -> Trajectory | None:
@@ -200,7 +200,7 @@ def _runs_of(page: ScorePage) -> Callable[[int], Trajectory | None]:
 
 
 def _busy_places(page: ScorePage, yielded_scores: Sequence[Mapping[int, Score]]) -> list[int]:
-    """Return the places of the runs that are read or whose scores are yielded."""
+    """The places of the runs that are read or whose scores are yielded."""
     return sorted(
         {*page.undecided}.union(*(decided.reused for decided in page.decided), *yielded_scores)
     )

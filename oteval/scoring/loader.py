@@ -157,7 +157,7 @@ class _Inserter:
             self._submit(self._store.spans.insert_log_table, decoded.logs, size=decoded.logs.nbytes)
 
     def _room(self) -> int:
-        """Return how many more rows the batch takes."""
+        """How many more rows the batch takes."""
         count = len(self._batch)
         if count and self._batch.nbytes >= _BATCH_BYTES:
             return min(BATCH - count, -count % ROW_GROUP)

@@ -238,7 +238,7 @@ def _traces(store: Store, selection: Selection) -> Iterator[list[str]]:
 
 
 def _extra(store: Store, spans: Sequence[Span]) -> Extra:
-    """Return the attributes that scores add, by trace and span id."""
+    """The attributes that scores add, by trace and span id."""
     scores: dict[tuple[str, str], list[Score]] = {}
     traces = sorted({span.trace_id for span in spans})
     for trace_scores in store.scores.on_traces(traces).values():

@@ -33,7 +33,7 @@ Extra = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def span_request(spans: Iterable[Span], extra: Extra | None = None) -> ExportTraceServiceRequest:
-    """Return a request with spans, grouped by resource and scope.
+    """A request with spans, grouped by resource and scope.
 
     Args:
         spans: The spans.
@@ -57,7 +57,7 @@ def span_request(spans: Iterable[Span], extra: Extra | None = None) -> ExportTra
 
 
 def log_request(records: Iterable[LogRecord]) -> ExportLogsServiceRequest:
-    """Return a request with log records, grouped by resource and scope."""
+    """A request with log records, grouped by resource and scope."""
     request = ExportLogsServiceRequest()
     scopes: dict[tuple[str, str, str], logs_pb2.ScopeLogs] = {}
     for record in records:
@@ -145,7 +145,7 @@ def _attributes(values: Mapping[str, Any]) -> list[KeyValue]:
 
 
 def _value(value: Any) -> AnyValue:
-    """Return an attribute's value as an OTLP message."""
+    """An attribute's value as an OTLP message."""
     if value is None:
         return AnyValue()
     if isinstance(value, bool):
@@ -166,7 +166,7 @@ def _value(value: Any) -> AnyValue:
 
 
 def _of_mapping(value: Mapping[str, Any]) -> AnyValue:
-    """Return a mapping as an OTLP message.
+    """A mapping as an OTLP message.
 
     The mappings by which the store represents bytes and special floats become these values.
     """

@@ -42,7 +42,7 @@ class PreparedEvaluator:
         return self.evaluator.asks_models
 
     def for_example(self, example: Example, *, own_first: bool = False) -> PreparedEvaluator:
-        """Return the evaluator with the reference of an experiment's example.
+        """The evaluator with the reference of an experiment's example.
 
         Args:
             example: The example.
@@ -55,7 +55,7 @@ class PreparedEvaluator:
         return replace(self, references=references)
 
     def score(self, trajectory: Trajectory, time_ns: int) -> Score:
-        """Return the score of a trajectory with its reference, also if the evaluator fails."""
+        """The score of a trajectory with its reference, also if the evaluator fails."""
         reference, problem = self.references.of(trajectory)
         return self.scorer.score(trajectory, reference, problem, time_ns)
 
@@ -73,7 +73,7 @@ def prepare(
     is_budgeted: bool = True,
     job: JobLimits | None = None,
 ) -> list[PreparedEvaluator]:
-    """Return the scorers of a configuration, their references read.
+    """The scorers of a configuration, their references read.
 
     Args:
         config: The configuration.
@@ -117,7 +117,7 @@ def prepare(
 
 
 def _with_files(settings: EvaluatorSettings, base: Path) -> Evaluator:
-    """Return an evaluator with the options that JSON files hold."""
+    """An evaluator with the options that JSON files hold."""
     evaluator = settings.evaluator
     for option, path in settings.files.items():
         value = read_json(base / path)
@@ -129,7 +129,7 @@ def _with_files(settings: EvaluatorSettings, base: Path) -> Evaluator:
 
 
 def _cost_limits(settings: EvaluatorSettings, limits: Limits | None) -> list[str]:
-    """Return the settings that limit an evaluator's cost, besides its own options."""
+    """The settings that limit an evaluator's cost, besides its own options."""
     if limits is None or limits.max_cost_per_day is None:
         return []
     return [f"budgets.{settings.name}.max_cost_per_day"]

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def preview(store: Store, traces: Sequence[JustEnded]) -> Mapping[str, Trajectory | None]:
-    """Return the run of each of some traces as far as it is stored.
+    """The run of each of some traces as far as it is stored.
 
     Args:
         store: The store.
@@ -52,7 +52,7 @@ def preview(store: Store, traces: Sequence[JustEnded]) -> Mapping[str, Trajector
 def _read(
     store: Store, traces: Sequence[JustEnded]
 ) -> tuple[dict[str, list[Span]], dict[str, list[LogRecord]]]:
-    """Return the recent rows of traces, by trace; none of a trace with too many bytes."""
+    """The recent rows of traces, by trace; none of a trace with too many bytes."""
     if not traces:
         return {}, {}
     names = [trace.trace_id for trace in traces]

@@ -56,10 +56,10 @@ class TraceLocator(Protocol):
     """Knows where the rows of traces are, so that not the whole store is searched for them."""
 
     def row_ranges(self, traces: Sequence[str], /) -> list[Range] | None:
-        """Return the ranges of row numbers of traces, or None if they are unknown."""
+        """The ranges of row numbers of traces, or None if they are unknown."""
 
     def archived(self, traces: Sequence[str]) -> list[str]:
-        """Return the traces that may have archived rows."""
+        """The traces that may have archived rows."""
 
     def with_conversations(self, traces: Sequence[str]) -> list[str]:
         """Return traces and all others that share conversations, also through third traces."""
@@ -123,7 +123,7 @@ class _PageSize:
         self.has_wide_rows = True
 
     def __call__(self) -> int:
-        """Return the size of the next page."""
+        """The size of the next page."""
         return self._size
 
     def note(self, result: RefreshResult) -> None:
@@ -187,7 +187,7 @@ def refresh_traces(
 
 
 def explain(store: Store, name: str) -> Explanation:
-    """Return how each span of a trace is used in the reconstruction.
+    """How each span of a trace is used in the reconstruction.
 
     Args:
         store: The store, with its trajectories up to date.
@@ -206,7 +206,7 @@ def explain(store: Store, name: str) -> Explanation:
 
 
 def _resolve_trace(store: Store, name: str) -> str:
-    """Return the id of the only trace that a name of a run, trace or span means."""
+    """The id of the only trace that a name of a run, trace or span means."""
     traces = store.spans.find_traces(name)
     if traces == [name]:
         return name
@@ -306,7 +306,7 @@ def _store_placeholders(
 def _reconstruct_together(
     store: Store, page: Sequence[str], locator: TraceLocator
 ) -> tuple[_LoadedTraces, list[Trajectory]]:
-    """Return a page of traces with all traces that belong to them, and their trajectories.
+    """A page of traces with all traces that belong to them, and their trajectories.
 
     Args:
         store: The store.
@@ -373,7 +373,7 @@ class _LoadedTraces:
 
 
 def _times(spans: Sequence[Span]) -> list[Range]:
-    """Return the ranges of time (ns) that contain the starts of whole traces' spans.
+    """The ranges of time (ns) that contain the starts of whole traces' spans.
 
     Every run that is rooted in one of the traces has a span of it, and so overlaps one of the
     times. Traces that were stored together have one range: between them are few other runs, and
@@ -417,7 +417,7 @@ def reconstruct_all(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Tr
 def _related_by_messages(
     store: Store, loaded: _LoadedTraces, trajectories: Sequence[Trajectory]
 ) -> set[str]:
-    """Return the traces with runs that follow or precede runs without a conversation id."""
+    """The traces with runs that follow or precede runs without a conversation id."""
     runs = [
         LooseRun(
             trajectory.service,
@@ -441,7 +441,7 @@ def _related_by_messages(
 def _related_by_calls(
     store: Store, trajectories: Sequence[Trajectory], max_ranges: int
 ) -> set[str]:
-    """Return the traces that may record the same model calls by another instrumentation.
+    """The traces that may record the same model calls by another instrumentation.
 
     Args:
         store: The store.

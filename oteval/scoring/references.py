@@ -59,7 +59,7 @@ class References:
     needs_messages = False
 
     def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
-        """Return the reference, or None and the reason why it is missing."""
+        """The reference, or None and the reason why it is missing."""
         del trajectory
         return None, ""
 
@@ -88,7 +88,7 @@ class OfExample(References):
         self.example, self.own, self.form, self.own_first = example, own, form, own_first
 
     def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
-        """Return the reference of the example or of the run, or None and the reason."""
+        """The reference of the example or of the run, or None and the reason."""
         value, reference = self.example.reference_outputs, None
         try:
             if isinstance(value, (list, Mapping)) and value:
@@ -168,7 +168,7 @@ class _AnyOf(References):
 
 
 def _named(reference: Reference, name: str) -> list[Reference]:
-    """Return a reference, or its alternatives, under a name."""
+    """A reference, or its alternatives, under a name."""
     if not reference.alternatives:
         return [replace(reference, name=name)]
     return [
@@ -178,7 +178,7 @@ def _named(reference: Reference, name: str) -> list[Reference]:
 
 
 def _case_name(value: Any, key: str) -> str:
-    """Return a case as cases are compared; in a question, white space does not count."""
+    """A case as cases are compared; in a question, white space does not count."""
     return normal_text(str(value)) if key == QUESTION else str(value)
 
 
@@ -206,7 +206,7 @@ def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
 
 
 def read_messages(path: Path) -> Reference:
-    """Return the reference that a JSON file of messages holds.
+    """The reference that a JSON file of messages holds.
 
     Raises:
         ConfigError: The file cannot be read, or holds no messages.
@@ -215,7 +215,7 @@ def read_messages(path: Path) -> Reference:
 
 
 def read_json(path: Path) -> Any:
-    """Return the value of a JSON file.
+    """The value of a JSON file.
 
     Raises:
         ConfigError: The file cannot be read as JSON.
@@ -224,12 +224,12 @@ def read_json(path: Path) -> Any:
 
 
 def _reference(name: str, value: Any, source: str) -> Reference:
-    """Return a reference of messages; ``{"any": [...]}`` has several."""
+    """A reference of messages; ``{"any": [...]}`` has several."""
     return _several(name, value, source, _messages)
 
 
 def _graph(name: str, value: Any, source: str) -> Reference:
-    """Return a reference of steps; ``{"any": [...]}`` has several."""
+    """A reference of steps; ``{"any": [...]}`` has several."""
     return _several(name, value, source, _steps)
 
 
@@ -280,7 +280,7 @@ def _json(text: str, source: str) -> Any:
 
 
 def references_of(settings: EvaluatorSettings, store: Store | None, base: Path) -> References:
-    """Return where the references of an evaluator come from.
+    """Where the references of an evaluator come from.
 
     Args:
         settings: The evaluator's settings.
@@ -310,7 +310,7 @@ def references_of(settings: EvaluatorSettings, store: Store | None, base: Path) 
 
 
 def _source_name(source: ReferenceSource) -> str:
-    """Return the name of one of several accepted references."""
+    """The name of one of several accepted references."""
     if isinstance(source, StoredReference):
         return source.name or f"trajectory {source.trajectory}"
     return source.dataset if isinstance(source, DatasetReference) else str(source)
@@ -319,7 +319,7 @@ def _source_name(source: ReferenceSource) -> str:
 def _references_from(
     source: ReferenceSource, form: _Kind, store: Store | None, base: Path, *, is_whole: bool
 ) -> References:
-    """Return where one reference comes from.
+    """Where one reference comes from.
 
     Raises:
         ConfigError: A file cannot be read, or a graph that was found has no steps.
@@ -344,7 +344,7 @@ def _references_from(
 def reference_of_run(
     run: Trajectory, config: Config, store: Store, base: Path, evaluator: str = ""
 ) -> tuple[str, Reference]:
-    """Return the messages that a configuration expects of a run.
+    """The messages that a configuration expects of a run.
 
     Args:
         run: The run.
@@ -378,7 +378,7 @@ def reference_of_run(
 def compared_reference(
     reference: Reference, run: Trajectory, evaluator: str, store: Store
 ) -> Reference:
-    """Return the reference that the comments on a run are about.
+    """The reference that the comments on a run are about.
 
     Args:
         reference: The reference of the run.
@@ -399,7 +399,7 @@ def compared_reference(
 
 
 def _stored_graph(source: StoredReference, store: Store, *, is_whole: bool) -> Reference:
-    """Return the steps of a stored run, or of its whole conversation."""
+    """The steps of a stored run, or of its whole conversation."""
     if source.trajectory is not None:
         run = store.trajectories.get(source.trajectory)
     else:
@@ -414,7 +414,7 @@ def _stored_graph(source: StoredReference, store: Store, *, is_whole: bool) -> R
 
 
 def _trajectory_of(name: str, store: Store) -> Trajectory:
-    """Return the trajectory that a stored reference was made of; it keeps messages alone."""
+    """The trajectory that a stored reference was made of; it keeps messages alone."""
     source = store.references.get(name).source
     try:
         return store.trajectories.get(source)

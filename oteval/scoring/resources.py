@@ -25,7 +25,7 @@ class JobCalls(Protocol):
     """The calls of the judges of a job."""
 
     def of(self, evaluator: str, kind: type[Any], *, again: bool = False) -> Any:
-        """Return the calls of an evaluator, which serve as the cache of its judges."""
+        """The calls of an evaluator, which serve as the cache of its judges."""
         ...
 
 
@@ -52,7 +52,7 @@ def resources_of(
     is_budgeted: bool = True,
     job: JobLimits | None = None,
 ) -> Resources:
-    """Return the resources of an evaluator.
+    """The resources of an evaluator.
 
     Args:
         settings: The evaluator's settings.
@@ -93,7 +93,7 @@ def resources_of(
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file.
+    """The text of a file.
 
     Raises:
         ConfigError: It cannot be read.

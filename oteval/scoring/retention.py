@@ -16,7 +16,7 @@ _HOUR, _DAY = 3600 * _NS, 86_400 * _NS
 
 
 def archive_before(retention: Retention, now: int) -> int:
-    """Return the time (ns) before which traces are to be archived.
+    """The time (ns) before which traces are to be archived.
 
     It is the beginning of a UTC day, so that the archive grows once a day and by few files; or of
     an hour, if traces stay in the database for less than a day.

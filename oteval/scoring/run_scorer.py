@@ -46,7 +46,7 @@ class RunScorer:
         return sum(runner.pending for runner in self._runners.values())
 
     def wants(self, evaluator: PreparedEvaluator, run: Trajectory) -> bool:
-        """Return whether an evaluator scores a run: it is selected, and the sample contains it."""
+        """Whether an evaluator scores a run: it is selected, and the sample contains it."""
         return evaluator.scorer.wants(run, self._salt)
 
     def score(self, runs: Iterable[Trajectory]) -> Iterator[Score]:

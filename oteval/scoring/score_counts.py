@@ -100,7 +100,7 @@ class ScoreRun:
 
 
 def check_gates(gates: Iterable[Gate], tallies: Mapping[str, Tally]) -> list[GateResult]:
-    """Return whether each gate held.
+    """Whether each gate held.
 
     Args:
         gates: The gates of a configuration.

@@ -43,14 +43,14 @@ class EventRun(Protocol):
 
 
 def is_own(record: model.LogRecord) -> bool:
-    """Return whether a log record is an event that oteval exported."""
+    """Whether a log record is an event that oteval exported."""
     return record.scope == OWN_SCOPE and record.event_name == EVENT
 
 
 def event_request(
     scores: Iterable[tuple[Score, EventRun]], service: str = "oteval", version: str = ""
 ) -> ExportLogsServiceRequest:
-    """Return a request with an event for each score whose status is not "not_evaluated".
+    """A request with an event for each score whose status is not "not_evaluated".
 
     Args:
         scores: The scores, each with its run.
@@ -111,6 +111,6 @@ def _event(score: Score, run: EventRun) -> LogRecord:
 
 
 def _error_type(comment: str) -> str:
-    """Return the exception name that an error's comment begins with."""
+    """The exception name that an error's comment begins with."""
     name = comment.partition(":")[0]
     return name if name.isidentifier() else "_OTHER"

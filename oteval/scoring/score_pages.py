@@ -61,15 +61,15 @@ class StoredPage:
     reading: ReadPages
 
     def __len__(self) -> int:
-        """Return the number of runs."""
+        """The number of runs."""
         return len(self.keys)
 
     def outlines(self, request: OutlineRequest, where: Selection) -> pa.Table:
-        """Return the outlines of the runs; see `Page`."""
+        """The outlines of the runs; see `Page`."""
         return self.source.read(self.keys, request, where)
 
     def messages(self, runs: pa.Table) -> Iterable[tuple[int, str]]:
-        """Return the places and messages of some runs; see `Page`."""
+        """The places and messages of some runs; see `Page`."""
         starts = self.keys["start_ns"].take(runs["place"])
         return self.source.messages(runs.append_column("start_ns", starts), self.reading)
 
@@ -95,7 +95,7 @@ class ScorePages:
         self._messages = ReadPages()
 
     def __enter__(self) -> ScorePages:
-        """Return the pages themselves."""
+        """The pages themselves."""
         return self
 
     def __exit__(
@@ -139,7 +139,7 @@ class ScorePages:
         return ScorePage(names, stored, decided, undecided, chain(first, later))
 
     def _stored_verdicts(self, names: Sequence[str]) -> StoredVerdicts:
-        """Return the stored verdicts on runs that are used again."""
+        """The stored verdicts on runs that are used again."""
         if not self._used_again:
             return {}
         scores = self._other.scores.of_versions(names, self._used_again)

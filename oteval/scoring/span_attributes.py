@@ -17,7 +17,7 @@ PREFIX = SCORE_ATTRIBUTES
 
 
 def score_attributes(scores: Iterable[Score]) -> dict[str, str | float | bool]:
-    """Return the attributes that scores add to their span; only scores with status "ok" add any."""
+    """The attributes that scores add to their span; only scores with status "ok" add any."""
     attributes: dict[str, str | float | bool] = {}
     for score in scores:
         if score.status != "ok":
@@ -35,7 +35,7 @@ def score_attributes(scores: Iterable[Score]) -> dict[str, str | float | bool]:
 
 
 def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
-    """Return attributes as OTLP protobuf messages."""
+    """Attributes as OTLP protobuf messages."""
     return [
         KeyValue(key=key.encode("utf-8", "replace").decode(), value=_any_value(value))
         for key, value in attributes.items()
@@ -55,12 +55,12 @@ def _any_value(value: Any) -> AnyValue:
 
 
 def as_fields(attributes: Mapping[str, Any]) -> bytes:
-    """Return attributes as a serialized span with nothing else, to be merged into a span."""
+    """Attributes as a serialized span with nothing else, to be merged into a span."""
     return Span(attributes=key_values(attributes)).SerializeToString()
 
 
 def as_json(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return attributes in OTLP/JSON."""
+    """Attributes in OTLP/JSON."""
     encoded: list[dict[str, Any]] = []
     for key, value in attributes.items():
         kind = "boolValue" if isinstance(value, bool) else "doubleValue"

@@ -136,7 +136,7 @@ class TraceFolder:
             self.path.rmdir()
 
     def size(self) -> int:
-        """Return the bytes that wait in the folder."""
+        """The bytes that wait in the folder."""
         size = 0
         for path in self._files():
             with suppress(FileNotFoundError):
@@ -144,7 +144,7 @@ class TraceFolder:
         return size
 
     def holds(self, path: str) -> bool:
-        """Return whether a file is in this folder."""
+        """Whether a file is in this folder."""
         return Path(path).absolute().parent == self.path
 
     def transfer(self, patience: float = 0.0) -> TransferReport:
@@ -214,7 +214,7 @@ class TraceFolder:
                     yield path
 
     def _mark_of(self, prefix: str) -> Path:
-        """Return the file that a running command holds locked."""
+        """The file that a running command holds locked."""
         return self.path / f"{prefix[:-1]}{_RUNNING}"
 
     def _take(self) -> Iterator[Path]:
@@ -300,7 +300,7 @@ def _held(mark: Path) -> int | None:
 
 
 def _is_held(mark: Path) -> bool:
-    """Return whether a running command holds a mark; one of a killed command is removed."""
+    """Whether a running command holds a mark; one of a killed command is removed."""
     try:
         descriptor = os.open(mark, os.O_RDWR)
     except FileNotFoundError:
@@ -316,7 +316,7 @@ def _is_held(mark: Path) -> bool:
 
 
 def _count(resources: object) -> int:
-    """Return the number of spans or log records of a request."""
+    """The number of spans or log records of a request."""
     assert isinstance(resources, list)
     return sum(
         len(scope.get("spans") or scope.get("logRecords") or ())

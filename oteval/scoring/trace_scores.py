@@ -58,7 +58,7 @@ def score_batch(
     selection: Selection = EVERYTHING,
     time_ns: int | None = None,
 ) -> ScoredTraces:
-    """Return the trajectories of some traces, and their scores.
+    """The trajectories of some traces, and their scores.
 
     Args:
         spans: Rows of the table ``spans``, in any order. Of several with the same ids, the one with
@@ -107,7 +107,7 @@ def scored_runs(
     selection: Selection,
     time_ns: int,
 ) -> ScoredTraces:
-    """Return the rows of some runs and of their scores.
+    """The rows of some runs and of their scores.
 
     Args:
         runs: The runs.
@@ -131,7 +131,7 @@ def _require(table: pa.Table, names: Iterable[str], kind: str) -> None:
 
 
 def _first_of_each(table: pa.Table, *names: str) -> pa.Array:
-    """Return the positions of the rows to keep, by ``seq``: the first with each identity.
+    """The positions of the rows to keep, by ``seq``: the first with each identity.
 
     The order of the rows changes nothing, even if several have equal numbers.
     """

@@ -37,7 +37,7 @@ def variants(
     evaluator: str | None = None,
     top: int | None = None,
 ) -> VariantList:
-    """Return the tool sequences that runs took, most frequent first.
+    """The tool sequences that runs took, most frequent first.
 
     A row has:
 

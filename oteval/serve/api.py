@@ -37,7 +37,7 @@ class Api:
         self._lock = threading.Lock()
 
     def answer(self, question: Mapping[str, Any]) -> bytes:
-        """Return the answer to a question: ``{"path": ..., "query": {...}}``.
+        """The answer to a question: ``{"path": ..., "query": {...}}``.
 
         The answer to an invalid question is an object with ``error`` and the HTTP ``status``.
         """
@@ -81,7 +81,7 @@ def _list(texts: Any) -> bytes:
 
 
 def _selection(query: Mapping[str, Any]) -> Selection:
-    """Return the selection for the values of a query string, each of which is a list."""
+    """The selection for the values of a query string, each of which is a list."""
 
     def texts(name: str) -> tuple[str, ...]:
         return tuple(str(value) for value in query.get(name, ()))

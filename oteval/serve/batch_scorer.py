@@ -51,7 +51,7 @@ class EvaluatorBatch:
     undecided: Collection[Revision]
 
     def written(self) -> WrittenScores:
-        """Return the scores as they are published."""
+        """The scores as they are published."""
         agents = self.rows["agent"].take(self.runs.rows["place"]).to_pylist()
         results = [self.runs.results[code] for code in self.runs.codes.to_pylist()]
         scored = list(zip(agents, results, strict=True))
@@ -88,18 +88,18 @@ class ScoredBatch:
     by_evaluator: dict[_Key, EvaluatorBatch] = field(default_factory=dict)
 
     def is_finished(self, key: _Key, revision: Revision) -> bool:
-        """Return whether an evaluator has nothing left to do for a trajectory."""
+        """Whether an evaluator has nothing left to do for a trajectory."""
         batch = self.by_evaluator.get(key)
         if batch is None or revision not in self.revisions:
             return False
         return revision not in batch.undecided
 
     def written(self) -> list[WrittenScores]:
-        """Return the scores as they are published."""
+        """The scores as they are published."""
         return [batch.written() for batch in self.by_evaluator.values()]
 
     def rows(self) -> pa.Table:
-        """Return the scores as rows."""
+        """The scores as rows."""
         tables = [batch.runs.rows.select(SCORE_ROWS.names) for batch in self.by_evaluator.values()]
         return pa.concat_tables([SCORE_ROWS.empty_table(), *tables])
 
@@ -143,7 +143,7 @@ class BatchScorer:
         }
 
     def score(self, rows: pa.Table, traces: Collection[str]) -> ScoredBatch:
-        """Return the scores of new trajectories and of new revisions.
+        """The scores of new trajectories and of new revisions.
 
         Args:
             rows: Their rows.

@@ -142,7 +142,7 @@ class _DecoderProcess(ChildProcess):
         self.send([stretch.start, stretch.end])
 
     def next_chunk(self, timeout: float) -> DecodedChunk:
-        """Return the child's next chunk; after `timeout` seconds, kill the child.
+        """The child's next chunk; after `timeout` seconds, kill the child.
 
         Raises:
             EOFError: The child has ended.
@@ -210,7 +210,7 @@ class SpoolDecoder:
         return [child.pid for child in self._children]
 
     def next(self) -> DecodedChunk | None:
-        """Return the next chunk, None when there is nothing to decode now.
+        """The next chunk, None when there is nothing to decode now.
 
         Raises:
             EOFError: Children end whatever they decode, or `close` was called.
@@ -287,7 +287,7 @@ class SpoolDecoder:
         self._spool.position = self._decoded
 
     def _next_alone(self) -> DecodedChunk | None:
-        """Return the chunk of the next request, decoded on its own."""
+        """The chunk of the next request, decoded on its own."""
         stretch = self._spool.skip(1)
         if stretch is None:
             self._suspect_end = self._decoded
@@ -353,7 +353,7 @@ class SpoolDecoder:
             child.decode(stretch)
 
     def _next_stretch(self) -> RecordRange | None:
-        """Return the next stretch, once it is large or old enough."""
+        """The next stretch, once it is large or old enough."""
         position = self._spool.position
         stretch = self._spool.skip(_STRETCH_SIZE)
         if stretch is None:
@@ -364,7 +364,7 @@ class SpoolDecoder:
         return stretch
 
     def _is_young(self, start: Position) -> bool:
-        """Return whether requests at a position were first seen less than `age` seconds ago."""
+        """Whether requests at a position were first seen less than `age` seconds ago."""
         # The time of receipt is of no use here: the time of day may be set.
         now = self._clock()
         if self._first_seen[0] != start or not self._first_seen[1]:

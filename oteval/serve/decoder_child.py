@@ -140,7 +140,7 @@ class ChunkBuilder:
         chunk.problems += decoded.problems[: _MAX_PROBLEMS - len(chunk.problems)]
 
     def build(self, end: Position, lost: int) -> DecodedChunk:
-        """Return the chunk.
+        """The chunk.
 
         Args:
             end: The position in the spool after its last request.
@@ -160,7 +160,7 @@ def _plain_spans(record: Record) -> RequestSpans | None:
 
 
 def _plain_rows(requests: Sequence[RequestSpans]) -> tuple[pa.Table, set[int]]:
-    """Return the rows of requests, and the indexes of those that must be decoded one by one."""
+    """The rows of requests, and the indexes of those that must be decoded one by one."""
     left = list(range(len(requests)))
     for _ in range(_MAX_ROUNDS):
         columns, odd = read_columns([requests[index] for index in left])

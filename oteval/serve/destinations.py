@@ -73,7 +73,7 @@ def refused_folders(
     forward_url: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> list[tuple[Path, OtlpClient]]:
-    """Return the folders of requests that were refused for good, each with its endpoint.
+    """The folders of requests that were refused for good, each with its endpoint.
 
     Args:
         config: The configuration.
@@ -127,7 +127,7 @@ def _target(push: Push, environment: Mapping[str, str]) -> AnnotationTarget:
 
 
 def _push_folder(push: Push, url: str) -> str:
-    """Return a folder that stays the same when entries of the file change their order."""
+    """A folder that stays the same when entries of the file change their order."""
     return f"{_PUSH}-{push.backend}-{blake2b(url.encode(), digest_size=6).hexdigest()}"
 
 

@@ -16,7 +16,7 @@ _POLL = 0.1  # seconds
 
 
 def shortage(path: str | Path) -> str:
-    """Return why nothing should be written to a database now, "" when there is enough space."""
+    """Why nothing should be written to a database now, "" when there is enough space."""
     try:
         disk = os.statvfs(Path(path).absolute().parent)
     except OSError as error:

@@ -78,7 +78,7 @@ class FinishedEvaluation:
         return POSTPONED in self.score.metadata
 
     def written(self, now: int) -> WrittenScores:
-        """Return the score as it is published.
+        """The score as it is published.
 
         Args:
             now: The time (ns).

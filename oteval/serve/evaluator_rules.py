@@ -62,7 +62,7 @@ class LiveEvaluator:
         return self.scorer.name, self.scorer.version
 
     def is_like(self, candidate: LiveEvaluator) -> bool:
-        """Return whether another evaluator of this version is the same, so that calls may go on."""
+        """Whether another evaluator of this version is the same, so that calls may go on."""
         return (self.settings, self.limits, self.timeout) == (
             candidate.settings,
             candidate.limits,
@@ -73,7 +73,7 @@ class LiveEvaluator:
 def _live_evaluator(
     settings: EvaluatorSettings, prepared: PreparedEvaluator, budget: Limits | None
 ) -> LiveEvaluator:
-    """Return an evaluator with its limits: from ``budgets``, else from its entry."""
+    """An evaluator with its limits: from ``budgets``, else from its entry."""
     limits = budget or Limits()
     if "concurrency" not in limits.model_fields_set and prepared.is_asked:
         limits = limits.model_copy(update={"concurrency": prepared.concurrency})
@@ -172,7 +172,7 @@ class EvaluatorRules:
         return file_stamp(self._path), self._store.references.stamp()
 
     def spent(self, evaluator: str, since_ns: int) -> float:
-        """Return the cost (US dollars) of an evaluator's calls to judges since a time."""
+        """The cost (US dollars) of an evaluator's calls to judges since a time."""
         return self._store.judge_calls.spent(evaluator, since_ns)
 
     def flush(self) -> None:

@@ -107,7 +107,7 @@ class EvaluatorRunner:
             self._evaluator.prepared.close()
 
     def _expected_cost(self, trajectory: Trajectory) -> float:
-        """Return the least that an evaluation will cost (US dollars), 0 when it is unknown."""
+        """The least that an evaluation will cost (US dollars), 0 when it is unknown."""
         return self._evaluator.scorer.evaluator.expected_cost(trajectory.own_messages) or 0.0
 
     def _finish(self, outcome: Outcome[_JobKey, Score]) -> FinishedEvaluation:
@@ -120,7 +120,7 @@ class EvaluatorRunner:
     def _score_without_verdict(
         self, trajectory: Trajectory, outcome: Outcome[_JobKey, Score]
     ) -> Score:
-        """Return the score of an evaluation that was postponed, timed out or failed."""
+        """The score of an evaluation that was postponed, timed out or failed."""
         is_postponed = outcome.status == "postponed"
         error = outcome.error
         result = EvaluationResult(
@@ -132,7 +132,7 @@ class EvaluatorRunner:
 
 
 def _known_cost(score: Score) -> float | None:
-    """Return the cost of a score, None when it does not reveal the cost of a call."""
+    """The cost of a score, None when it does not reveal the cost of a call."""
     cost = score.cost or 0.0
     is_informative = score.status == "ok" and not score.metadata.get("cached")
     return cost if cost or is_informative else None

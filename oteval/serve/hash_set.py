@@ -19,7 +19,7 @@ _LOW_HALF = slice(8, 16)
 
 
 def _hash(text: str) -> int:
-    """Return the same number as ``md5_number_lower`` in SQL."""
+    """The same number as ``md5_number_lower`` in SQL."""
     digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
     return int.from_bytes(digest[_LOW_HALF], "little")
 
@@ -40,11 +40,11 @@ class HashSet:
             self._runs.append(_buffer_of(hashes))
 
     def __len__(self) -> int:
-        """Return the number of entries; a string that was added twice may count twice."""
+        """The number of entries; a string that was added twice may count twice."""
         return len(self._unsorted) + sum(len(run) for run in self._runs)
 
     def __contains__(self, text: str) -> bool:
-        """Return whether a string, or another one with the same hash, was added."""
+        """Whether a string, or another one with the same hash, was added."""
         key = _hash(text)
         return key in self._unsorted or any(_is_in_run(run, key) for run in self._runs)
 
@@ -65,7 +65,7 @@ class HashSet:
 
 
 def _buffer_of(hashes: pa.Array) -> memoryview:
-    """Return an array's values without copying them."""
+    """An array's values without copying them."""
     values = memoryview(hashes.buffers()[1]).cast("B").cast("Q")
     return values[hashes.offset : hashes.offset + len(hashes)]
 

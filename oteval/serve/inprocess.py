@@ -121,7 +121,7 @@ class InProcess(SpanProcessor):
                 self._store.close()
 
     def trajectories(self, selection: Selection = EVERYTHING) -> list[Trajectory]:
-        """Return the agent runs in the database, including runs recorded just now.
+        """The agent runs in the database, including runs recorded just now.
 
         Args:
             selection: The runs to return.
@@ -155,7 +155,7 @@ class InProcess(SpanProcessor):
             return scored(self._store, rules, folder, selection)
 
     def __enter__(self) -> InProcess:
-        """Return the recorder."""
+        """The recorder."""
         return self
 
     def __exit__(

@@ -77,7 +77,7 @@ class BackgroundReconstructor:
         self._lock = threading.Lock()
 
     def __contains__(self, name: str) -> bool:
-        """Return whether a trace is queued, running or paused."""
+        """Whether a trace is queued, running or paused."""
         return name in self._members or self._paused_until.get(name, 0.0) > self._clock()
 
     @property

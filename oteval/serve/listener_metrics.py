@@ -50,7 +50,7 @@ class ListenerMetrics:
             self._rejected.labels(signal).inc(rejected)
 
     def text(self) -> bytes:
-        """Return the metrics in Prometheus' text format."""
+        """The metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 

@@ -59,7 +59,7 @@ class Tls:
         self.client_ca = client_ca
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return the credentials of a gRPC server.
+        """The credentials of a gRPC server.
 
         Raises:
             ConfigError: A file cannot be read.

@@ -98,7 +98,7 @@ class MonitorWorker:
             self._store.close()
 
     def state(self) -> dict[str, Any]:
-        """Return the state for people and for /readyz; empty without monitors."""
+        """The state for people and for /readyz; empty without monitors."""
         return self._state
 
     def _run(self) -> None:

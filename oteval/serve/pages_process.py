@@ -52,7 +52,7 @@ class PagesProcess:
         return process.pid if process is not None and process.returncode is None else None
 
     async def socket(self) -> str:
-        """Return the path of the socket of the process, which is started if it does not run.
+        """The path of the socket of the process, which is started if it does not run.
 
         Raises:
             OSError: It cannot be started.

@@ -38,7 +38,7 @@ class PagesProxy:
         self._process = process
 
     async def endpoint(self, request: Request) -> Response:
-        """Return the response of the process to a request."""
+        """The response of the process to a request."""
         if request.url.path.strip("/").partition("/")[0] in _OTHERS:
             return Response(status_code=405 if request.method == "GET" else 404)
         try:
@@ -72,7 +72,7 @@ def _away() -> Response:
 
 
 def _head(request: Request) -> bytes:
-    """Return the first lines of the request to forward, without the length of its body."""
+    """The first lines of the request to forward, without the length of its body."""
     query = request.scope["query_string"]
     target = request.scope["raw_path"] + (b"?" + query if query else b"")
     lines = [request.method.encode() + b" " + target + b" HTTP/1.1"]
@@ -97,7 +97,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, list[tuple[bytes, bytes]]]:
-    """Return the status and the headers of a response."""
+    """The status and the headers of a response."""
     lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
     status = int(lines[0].split(b" ")[1])
     headers = []

@@ -38,11 +38,11 @@ class RetryPolicy:
     delays: tuple[float, ...] = _RETRY_DELAYS
 
     def allows_another(self, failures: int) -> bool:
-        """Return whether an evaluation that failed this often is repeated."""
+        """Whether an evaluation that failed this often is repeated."""
         return failures < self.attempts
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to wait after this many failures."""
+        """The seconds to wait after this many failures."""
         return self.delays[min(max(failures, 1), len(self.delays)) - 1]
 
 
@@ -56,7 +56,7 @@ class EvaluatorQueue:
         self._old: deque[Evaluation] = deque()
 
     def __len__(self) -> int:
-        """Return the number of evaluations."""
+        """The number of evaluations."""
         return len(self._new) + len(self._old)
 
     def append(self, evaluation: Evaluation, *, is_old: bool) -> None:
@@ -96,7 +96,7 @@ class PendingEvaluations:
         self._unscored: Counter[str] = Counter()
 
     def __contains__(self, key: EvaluationKey) -> bool:
-        """Return whether an evaluation is pending."""
+        """Whether an evaluation is pending."""
         return key in self._pending
 
     @property
@@ -115,7 +115,7 @@ class PendingEvaluations:
         return bool(self._in_store)
 
     def waits_for_score(self, trace_id: str) -> bool:
-        """Return whether an evaluator still has to give its first score for a trace."""
+        """Whether an evaluator still has to give its first score for a trace."""
         return trace_id in self._unscored
 
     # -- evaluators
@@ -137,7 +137,7 @@ class PendingEvaluations:
         return [pending.trace_id for pending in dropped if self._count_first_score(pending)]
 
     def first_completions(self, newest: int) -> dict[tuple[str, str], int]:
-        """Return the first completion with a pending evaluation, by evaluator.
+        """The first completion with a pending evaluation, by evaluator.
 
         Args:
             newest: The newest completion. An evaluator without evaluations gets the one after it.

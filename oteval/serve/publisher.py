@@ -38,7 +38,7 @@ class ScorePublisher:
         self._measured_ns = self._pushed_ns = 0
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the destinations."""
+        """The state of the destinations."""
         return {} if self._attach is None else self._attach.state()
 
     def publish(self, written: Iterable[WrittenScores]) -> None:

@@ -79,7 +79,7 @@ class RowLocator:
         self._conversations: dict[tuple[str, ...], list[str]] = {}
 
     def row_ranges(self, traces: Sequence[str]) -> list[Range] | None:
-        """Return the ranges of row numbers, None when they are unknown."""
+        """The ranges of row numbers, None when they are unknown."""
         ranges = [Range(self._last_row + 1, EVERYWHERE.last)]
         stored_before = []
         for name in traces:
@@ -96,11 +96,11 @@ class RowLocator:
         return merge_ranges(ranges, ROW_GROUP, MAX_WIDE_RANGES)
 
     def archived(self, traces: Sequence[str]) -> list[str]:
-        """Return the traces that may have archived rows."""
+        """The traces that may have archived rows."""
         return [name for name in traces if not self._is_new(name)]
 
     def with_conversations(self, traces: Sequence[str]) -> list[str]:
-        """Return the traces and every trace of their conversations."""
+        """The traces and every trace of their conversations."""
         key = tuple(traces)
         if key not in self._conversations:
             self._conversations[key] = self._find_conversations(traces)

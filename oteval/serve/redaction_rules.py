@@ -74,7 +74,7 @@ class RedactionRules:
             return self._reload()
 
     def state(self) -> dict[str, Any]:
-        """Return the state for /readyz."""
+        """The state for /readyz."""
         return {
             "rules": self._count,
             "is_current": not self._is_stale,
@@ -83,7 +83,7 @@ class RedactionRules:
         }
 
     def reason(self) -> str:
-        """Return why the server is not ready, "" while the rules of the file are in force."""
+        """Why the server is not ready, "" while the rules of the file are in force."""
         if not self._is_stale:
             return ""
         return f"redaction: the last good rules stay in force, not those of the file: {self.error}"
@@ -125,7 +125,7 @@ class RedactionRules:
         _log.error("the last good redaction rules stay in force: %s", error)
 
     def _section_of(self, text: str | None) -> Any:
-        """Return the section ``redact`` of a file, `_UNKNOWN` when it cannot be read."""
+        """The section ``redact`` of a file, `_UNKNOWN` when it cannot be read."""
         try:
             value = read_yaml(text or "", self._path)[1]
         except OtevalError:

@@ -74,7 +74,7 @@ class Scheduler:
         return not self._pending.due and not self._pending.has_more_in_store
 
     def queued(self, key: tuple[str, str]) -> int:
-        """Return how many evaluations wait for an evaluator."""
+        """How many evaluations wait for an evaluator."""
         return len(self._pending.queues[key])
 
     def configure(self, evaluators: Sequence[LiveEvaluator], *, salt: str, backfill: float) -> None:
@@ -154,7 +154,7 @@ class Scheduler:
             self._schedule(todo, now, queue, is_old=True)
 
     def is_current(self, finished: FinishedEvaluation) -> bool:
-        """Return whether a finished evaluation is to be recorded.
+        """Whether a finished evaluation is to be recorded.
 
         It is not when its evaluator is no longer in force, or when it was postponed once more.
         """
@@ -226,7 +226,7 @@ class Scheduler:
         )
 
     def _traces_to_evaluate(self, todo: Sequence[EvaluationState]) -> set[str]:
-        """Return the traces of those trajectories that an evaluator wants and has not scored."""
+        """The traces of those trajectories that an evaluator wants and has not scored."""
         scored = {(due.trajectory_id, due.rev, (due.evaluator, due.version)) for due in todo}
         due_by_run = {}
         for due in todo:

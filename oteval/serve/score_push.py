@@ -196,7 +196,7 @@ class ScorePush:
         return self._queue.pump()
 
     def state(self) -> dict[str, Any]:
-        """Return the state for people, /readyz and metrics."""
+        """The state for people, /readyz and metrics."""
         report = self._client.report
         return {
             "name": self.name,

@@ -158,7 +158,7 @@ class ScoringLoop:
         return self.is_idle
 
     def state(self) -> dict[str, Any]:
-        """Return the state for people and for /readyz."""
+        """The state for people and for /readyz."""
         return {
             "config_error": self._rules.error or None,
             "evaluators": [evaluator.scorer.name for evaluator in self._rules.evaluators],
@@ -196,7 +196,7 @@ class ScoringLoop:
             self._apply_rules()
 
     def _batched(self, evaluators: Iterable[LiveEvaluator]) -> list[LiveEvaluator]:
-        """Return the evaluators that may decide batches of runs."""
+        """The evaluators that may decide batches of runs."""
         # In a batch, the runs that an evaluator must read are stored after the others. These are
         # mostly failures, and a monitor would take their standing together for dependence.
         watched = {monitor.evaluator for monitor in self._rules.config.monitors}
@@ -224,7 +224,7 @@ class ScoringLoop:
                 self._runners[key] = EvaluatorRunner(evaluator, spent_on, self._wall)
 
     def _spent(self, name: str, day: str) -> tuple[float, float]:
-        """Return an evaluator's costs on a day, judges' offline calls included, and of one call."""
+        """An evaluator's costs on a day, judges' offline calls included, and of one call."""
         total, seconds_each = self._store.live.cost_on(name, day)
         return max(total, self._rules.spent(name, start_of_day_ns(day))), seconds_each
 
@@ -313,7 +313,7 @@ class ScoringLoop:
 def _spending(
     finished: Iterable[FinishedEvaluation], day: str
 ) -> list[tuple[str, str, int, float]]:
-    """Return the calls and costs of evaluators on a day, as `LiveState.add_costs` takes them."""
+    """The calls and costs of evaluators on a day, as `LiveState.add_costs` takes them."""
     calls: Counter[str] = Counter()
     costs: dict[str, float] = {}
     for evaluation in finished:

@@ -67,10 +67,10 @@ class ServerConfig:
         return Path(f"{self.db}.forward")
 
     def to_json(self) -> str:
-        """Return the configuration as a line of JSON for another process."""
+        """The configuration as a line of JSON for another process."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ServerConfig:
-        """Return the configuration that `to_json` wrote."""
+        """The configuration that `to_json` wrote."""
         return cls(**json.loads(text))

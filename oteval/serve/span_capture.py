@@ -155,7 +155,7 @@ class Capture:
         refresh(store)
 
     def _selection(self) -> Selection:
-        """Return the selection of the captured runs in a store."""
+        """The selection of the captured runs in a store."""
         runs = self.trajectories
         since = min((run.start_ns for run in runs), default=0)
         return Selection(ids=tuple(run.id for run in runs), since_ns=since)
@@ -197,7 +197,7 @@ def scored(
 
 
 def _result(score: Score) -> dict[str, Any]:
-    """Return a score in the form of an evaluator's result."""
+    """A score in the form of an evaluator's result."""
     verdict = score.score if score.passed is None else score.passed
     metadata = {**score.metadata, "status": score.status}
     return {
@@ -210,7 +210,7 @@ def _result(score: Score) -> dict[str, Any]:
 
 
 def read_config(config: str | Path | Config, base: str | Path | None) -> tuple[Config, Path]:
-    """Return a configuration, read from its file if necessary, and the base directory of its paths.
+    """A configuration, read from its file if necessary, and the base directory of its paths.
 
     Raises:
         ConfigError: The file cannot be read, or is invalid.
@@ -335,7 +335,7 @@ class _CaptureRegistry:
                     self._owners.popitem(last=False)
 
     def of(self, key: _Key) -> tuple[Capture, ...]:
-        """Return the open captures that a span, or a log record inside it, belongs to."""
+        """The open captures that a span, or a log record inside it, belongs to."""
         with self._lock:
             owners = self._owners.get(key)
             if owners is None:

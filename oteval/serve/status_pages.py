@@ -59,7 +59,7 @@ class ServerStatus:
         self._is_stopping = is_stopping
 
     def read(self) -> dict[str, Any]:
-        """Return the state; ``is_ready`` is whether requests are accepted and stored."""
+        """The state; ``is_ready`` is whether requests are accepted and stored."""
         storage = self._storage.state if self._storage.is_up else {}
         reasons = [reason for reason in self._reasons(storage) if reason]
         return {
@@ -78,7 +78,7 @@ class ServerStatus:
         }
 
     def _reasons(self, storage: Mapping[str, Any]) -> list[str]:
-        """Return why the server is not ready, with empty strings among the reasons."""
+        """Why the server is not ready, with empty strings among the reasons."""
         failure = self._storage.failure
         return [
             "the server is stopping" if self._is_stopping() else self._spool.refusing(),
@@ -89,7 +89,7 @@ class ServerStatus:
         ]
 
     def _warnings(self, storage: Mapping[str, Any]) -> list[str]:
-        """Return the problems that do not keep the server from being ready."""
+        """The problems that do not keep the server from being ready."""
         warnings = [f"lost: {loss}" for loss in storage.get("losses", ())]
         stored = storage.get("stored", {})
         if damaged := stored.get("lost_bytes"):
@@ -107,14 +107,14 @@ class ServerStatus:
         return warnings
 
     def _left(self) -> int:
-        """Return how many bytes of the spool are not stored, also when the process is away."""
+        """How many bytes of the spool are not stored, also when the process is away."""
         if self._storage.position is None:
             return self._spool.size()
         return LogReader(self._config.spool, self._storage.position).unread_bytes()
 
 
 def lateness(oldest: float, unmoved: float) -> str:
-    """Return why requests are not stored in time, "" when they are.
+    """Why requests are not stored in time, "" when they are.
 
     Args:
         oldest: The age (s) of the oldest acknowledged request that is not stored.
@@ -153,7 +153,7 @@ class StatusPages:
         self._pages = pages
 
     def routes(self) -> list[Route]:
-        """Return the routes."""
+        """The routes."""
         return [
             Route("/", self._welcome),
             Route("/healthz", self._healthz),
@@ -211,7 +211,7 @@ class StatusPages:
 
 
 def welcome_text(addresses: Mapping[str, str], *, needs_token: bool) -> str:
-    """Return the page at ``/``, which says where to send traces.
+    """The page at ``/``, which says where to send traces.
 
     Args:
         addresses: The addresses of the server: ``http``, a URL, and perhaps ``grpc``.

@@ -79,7 +79,7 @@ class SteadyClock:
         self._offset = wall() - monotonic()
 
     def __call__(self) -> int:
-        """Return the time (ns)."""
+        """The time (ns)."""
         return self._offset + self._monotonic()
 
 
@@ -166,7 +166,7 @@ class StorageProcess:
             self._serving.close()
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the listening process and for /api/status."""
+        """The state for the listening process and for /api/status."""
         writer = self._writer
         problem = writer.error or writer.problem or writer.missing() or shortage(self._config.db)
         return {
@@ -184,7 +184,7 @@ class StorageProcess:
         }
 
     def metrics(self) -> bytes:
-        """Return the metrics of scoring in Prometheus' text format."""
+        """The metrics of scoring in Prometheus' text format."""
         return self._attach.metrics.text()
 
     def _score(self) -> bool:

@@ -137,12 +137,12 @@ class StoreWriter:
         return self._decoder.pids
 
     def left(self) -> int:
-        """Return how many bytes of the spool are not stored."""
+        """How many bytes of the spool are not stored."""
         self._backlog.position = self.position
         return self._backlog.unread_bytes()
 
     def missing(self) -> str:
-        """Return which acknowledged requests cannot be found, "" while there are none."""
+        """Which acknowledged requests cannot be found, "" while there are none."""
         if self._missing:
             return self._missing
         path = segment_path(self._folder, self.position.segment)
@@ -272,7 +272,7 @@ class StoreWriter:
 
 
 def _start_position(folder: Path, stored: Position) -> Position:
-    """Return where to begin: at the stored position, or at the first segment.
+    """Where to begin: at the stored position, or at the first segment.
 
     There are segments before the position after a crash between commit and deletion, and when lost
     ones were put back. Rows of theirs that the store has already are not stored again.

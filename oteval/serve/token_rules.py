@@ -66,7 +66,7 @@ class TokenRules:
             _log.info("%d tokens of %s are in force", self._count, self._path)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for /readyz, without any token."""
+        """The state for /readyz, without any token."""
         return {"tokens": self._count, "error": self.error}
 
     def _apply(self) -> None:

@@ -69,15 +69,15 @@ class TraceTracker:
         self._heap: list[tuple[int, int, str]] = []
 
     def __len__(self) -> int:
-        """Return the number of open traces."""
+        """The number of open traces."""
         return len(self._open)
 
     def __contains__(self, trace_id: str) -> bool:
-        """Return whether a trace is open."""
+        """Whether a trace is open."""
         return trace_id in self._open
 
     def state(self, trace_id: str) -> OpenTrace | None:
-        """Return the state of a trace that is open, or was taken and is not confirmed."""
+        """The state of a trace that is open, or was taken and is not confirmed."""
         return self._ended.get(trace_id) or self._open.get(trace_id)
 
     def configure(self, completion: Completion) -> None:
@@ -189,7 +189,7 @@ class TraceTracker:
             self._schedule_check(name, state, self._end_of(state)[0] if until is None else until)
 
     def floor(self, newest: int, ended: Collection[str] = ()) -> int:
-        """Return the number up to which every row belongs to a trace that has ended.
+        """The number up to which every row belongs to a trace that has ended.
 
         Args:
             newest: The number of the newest row that was taken in.
@@ -200,7 +200,7 @@ class TraceTracker:
         return min(first_rows, default=newest + 1) - 1
 
     def oldest_ns(self) -> int | None:
-        """Return when the first row of the open traces arrived (ns), None when none is open."""
+        """When the first row of the open traces arrived (ns), None when none is open."""
         return min((state.first_ns for state in self._open.values()), default=None)
 
     def _take(self, name: str, state: OpenTrace, reason: str) -> CompletedTrace:
@@ -220,7 +220,7 @@ class TraceTracker:
         heapq.heapify(self._heap)
 
     def _end_of(self, state: OpenTrace) -> tuple[int, str]:
-        """Return when a trace ends if nothing more arrives (ns), and the reason."""
+        """When a trace ends if nothing more arrives (ns), and the reason."""
         completion = self._completion
         end = min(
             (state.last_ns + round(completion.idle * _NS), "idle"),

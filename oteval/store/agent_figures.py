@@ -144,7 +144,7 @@ class AgentFigures:
         self._connection = connection
 
     def extent(self, now_ns: int | None = None) -> tuple[int, int] | None:
-        """Return when the first and the last run began (ns since the epoch), or None.
+        """When the first and the last run began (ns since the epoch), or None.
 
         Args:
             now_ns: The last run that began before this time, if there is one; None for the last.
@@ -158,7 +158,7 @@ class AgentFigures:
         return (bounds[0], bounds[1]) if bounds and bounds[0] is not None else None
 
     def outside(self, now_ns: int) -> tuple[int, int]:
-        """Return the number of runs without a start, and of runs that begin after a time (ns)."""
+        """The number of runs without a start, and of runs that begin after a time (ns)."""
         counts = first_row(
             self._connection,
             "SELECT count(*) FILTER (start_ns = 0), count(*) FILTER (start_ns > ?) "
@@ -168,7 +168,7 @@ class AgentFigures:
         return (int(counts[0]), int(counts[1])) if counts else (0, 0)
 
     def services(self, first_ns: int, last_ns: int) -> dict[str, set[str]]:
-        """Return the services of each agent's runs, under "" for runs without an agent.
+        """The services of each agent's runs, under "" for runs without an agent.
 
         Args:
             first_ns: The earliest start of a run (ns since the epoch).
@@ -185,7 +185,7 @@ class AgentFigures:
         return services_by_agent
 
     def of(self, first_ns: int, last_ns: int, places: int, most: int) -> tuple[AgentRuns, ...]:
-        """Return the figures of agents, most runs first.
+        """The figures of agents, most runs first.
 
         Args:
             first_ns: The earliest start of a run (ns since the epoch).

@@ -29,7 +29,7 @@ _ENDS = (b"{}", b"}", b'"}')
 def json_objects(
     texts: ByteTexts, attributes: AttributeColumns, chosen: _Integers, count: int
 ) -> pa.Array:
-    """Return some attributes of each span as the text of a JSON object, as `dumps` writes it.
+    """Some attributes of each span as the text of a JSON object, as `dumps` writes it.
 
     Args:
         texts: The bytes that the attributes' texts lie in.
@@ -61,7 +61,7 @@ def json_objects(
 
 
 def _openings(keys: Sequence[str]) -> list[bytes]:
-    """Return the texts before a value: for each key, each predecessor, and no text or a text."""
+    """The texts before a value: for each key, each predecessor, and no text or a text."""
     openings = []
     for key in keys:
         name = dumps(key).encode() + b":"
@@ -129,7 +129,7 @@ def _values(
 
 
 def _to_escape(data: npt.NDArray[np.uint8], bounds: _Integers) -> _Integers:
-    """Return which texts have a character that JSON escapes: a quote, a backslash, a control."""
+    """Which texts have a character that JSON escapes: a quote, a backslash, a control."""
     is_special = data < 0x20
     is_special |= data == 0x22
     is_special |= data == 0x5C

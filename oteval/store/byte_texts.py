@@ -86,7 +86,7 @@ class ByteTexts:
 
 
 def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], _Integers]:
-    """Return the bytes of an array of texts, and where each begins and the last one ends."""
+    """The bytes of an array of texts, and where each begins and the last one ends."""
     bounds, data = _bounds(texts).astype(np.int64), texts.buffers()[2]
     return np.frombuffer(data or b"", np.uint8)[: bounds[-1]], bounds
 

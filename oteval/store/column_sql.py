@@ -47,7 +47,7 @@ _FIRST_ASKED = f"""
 
 
 def has_text(expression: str) -> str:
-    """Return the condition that a text has more than white space."""
+    """The condition that a text has more than white space."""
     return f"coalesce(regexp_matches({expression}, '[^{SPACES}]'), FALSE)"
 
 
@@ -82,7 +82,7 @@ _FAILED_CALLS = "len(list_filter(call_errors, lambda e: e))"
 
 
 def _tokens(*kinds: str) -> str:
-    """Return a sum of kinds of tokens, NULL if the row does not report the input."""
+    """A sum of kinds of tokens, NULL if the row does not report the input."""
     total = " + ".join(f"coalesce({kind}, 0)::HUGEINT" for kind in kinds)
     return f"CASE WHEN {HAS_TOKENS} THEN {total} END"
 
@@ -163,12 +163,12 @@ _OLDER_ATTRIBUTES = {"user": semconv.USER_ID, "version": semconv.VERSION}
 
 
 def attribute_pointer(key: str) -> str:
-    """Return the JSON pointer of a key of an object."""
+    """The JSON pointer of a key of an object."""
     return "/" + key.replace("~", "~0").replace("/", "~1")
 
 
 def group_sql(name: str) -> tuple[str, list[str]]:
-    """Return the name of a run's group, as `oteval.model.columns.group_text`, with parameters.
+    """The name of a run's group, as `oteval.model.columns.group_text`, with parameters.
 
     Rows without a user or version use their attributes.
 
@@ -187,19 +187,19 @@ def group_sql(name: str) -> tuple[str, list[str]]:
 
 
 def measure_sql(measure: str) -> str:
-    """Return the value of a run for a measure of `oteval.model.columns.MEASURES`, as DOUBLE."""
+    """The value of a run for a measure of `oteval.model.columns.MEASURES`, as DOUBLE."""
     return f"({COLUMN_SQL[MEASURES[measure].name].sql})::DOUBLE"
 
 
 def listed_sql(name: str) -> str:
-    """Return a column's value for few rows; see `listed_value`."""
+    """A column's value for few rows; see `listed_value`."""
     column = COLUMN_SQL[name]
     value = column.listed or column.sql
     return f"CASE WHEN {column.is_known} THEN {value} END" if column.is_known else value
 
 
 def listed_value(name: str, value: Any) -> Any:
-    """Return a column's value, as its run has it, for the value of `listed_sql`.
+    """A column's value, as its run has it, for the value of `listed_sql`.
 
     Raises:
         LookupError: The row does not have it: the run must be read.
@@ -215,7 +215,7 @@ def listed_value(name: str, value: Any) -> Any:
 
 
 def transport_of(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return a column's value as a hashable scalar, NULL if the run must be read; see `decoder_of`.
+    """A column's value as a hashable scalar, NULL if the run must be read; see `decoder_of`.
 
     Args:
         name: The name of a column, or ``attributes.KEY``.
@@ -235,7 +235,7 @@ def transport_of(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def decoder_of(name: str) -> Callable[[str], Any]:
-    """Return the function that gives a column's value for its scalar of `transport_of`."""
+    """The function that gives a column's value for its scalar of `transport_of`."""
     kind = COLUMNS[name].kind if name in COLUMNS else "attribute"
     if kind == "text":
         return (lambda text: text or None) if COLUMN_SQL[name].is_optional else str

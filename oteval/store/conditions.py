@@ -36,7 +36,7 @@ class SqlCondition(NamedTuple):
 
 
 def sql_condition(condition: Condition) -> SqlCondition | None:
-    """Return a condition in SQL, or None if only Python can test it."""
+    """A condition in SQL, or None if only Python can test it."""
     if condition.operator == "~" or encodable(condition.value) != condition.value:
         return None
     if condition.name not in COLUMN_SQL:
@@ -60,7 +60,7 @@ _ATTRIBUTE = """
 
 
 def _attribute(condition: Condition) -> SqlCondition | None:
-    """Return the equality of an attribute; Python tests lists, objects and large numbers."""
+    """The equality of an attribute; Python tests lists, objects and large numbers."""
     if condition.operator != "=":
         return None
     number = _float_of(condition.value)
@@ -88,7 +88,7 @@ def _texts(condition: Condition, column: str) -> SqlCondition | None:
 
 
 def _number(condition: Condition, column: str) -> SqlCondition | None:
-    """Return the comparison of a numeric column, as DOUBLE."""
+    """The comparison of a numeric column, as DOUBLE."""
     number = _float_of(condition.value)
     if number is None or not math.isfinite(number) or abs(number) >= _INEXACT:
         return None
@@ -97,7 +97,7 @@ def _number(condition: Condition, column: str) -> SqlCondition | None:
 
 
 def _float_of(text: str) -> float | None:
-    """Return a text as a number in Python, which accepts more digits and forms than SQL."""
+    """A text as a number in Python, which accepts more digits and forms than SQL."""
     try:
         return float(text)
     except ValueError:

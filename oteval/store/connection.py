@@ -107,7 +107,7 @@ def connect(
 
 
 def connect_in_memory(config: _Settings) -> duckdb.DuckDBPyConnection:
-    """Return a connection to a new database in memory, with the newest schema."""
+    """A connection to a new database in memory, with the newest schema."""
     # It needs memory for all of its rows, a file only for buffers.
     connection = duckdb.connect(MEMORY, config={**config, "memory_limit": "4GB"})
     connection.execute("ATTACH ':memory:' AS store (TYPE duckdb)")
@@ -165,7 +165,7 @@ def _refuse_older(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 def is_writable(path: Path) -> bool:
-    """Return whether a database can be written: its file, and others beside it."""
+    """Whether a database can be written: its file, and others beside it."""
     return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
 
 
@@ -245,7 +245,7 @@ def attach_new(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> 
 
 
 def _quoted(path: Path | str) -> str:
-    """Return a path as a literal of SQL."""
+    """A path as a literal of SQL."""
     text = str(path).replace("'", "''")
     return f"'{text}'"
 

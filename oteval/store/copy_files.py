@@ -26,12 +26,12 @@ _FORMER, _FORMER_AGE = ".oteval-copy-*", 3600.0
 
 
 def copy_path(name: str) -> Path:
-    """Return the only file beside a database that it may be copied to."""
+    """The only file beside a database that it may be copied to."""
     return Path(f"{Path(name).absolute()}.copy")
 
 
 def copy_files(name: str) -> list[Path]:
-    """Return the file of `copy_path` and those that DuckDB creates beside it while it writes."""
+    """The file of `copy_path` and those that DuckDB creates beside it while it writes."""
     copy = copy_path(name)
     return [copy, *(Path(f"{copy}{end}") for end in (".wal", ".wal.checkpoint", ".wal.recovery"))]
 

@@ -21,7 +21,7 @@ __all__ = ["current_numbers", "current_scores", "latest", "replaced_scores", "wi
 
 
 def replaced_scores(rows: str = "scores") -> str:
-    """Return a query of the rows that are not current.
+    """A query of the rows that are not current.
 
     Only rows that share the hash of their run and evaluator with others are sorted: few, unless
     runs were scored again.
@@ -48,7 +48,7 @@ def replaced_scores(rows: str = "scores") -> str:
 def current_scores(
     rows: str = "scores", *, replaced: str | None = None, of_versions: bool = False
 ) -> str:
-    """Return a query of the current scores among some rows.
+    """A query of the current scores among some rows.
 
     Args:
         rows: A table or a query in parentheses, with columns of ``scores``. For each
@@ -67,7 +67,7 @@ def current_scores(
 
 
 def current_numbers(chosen: str) -> str:
-    """Return a query of the numbers of the current scores among few rows of many.
+    """A query of the numbers of the current scores among few rows of many.
 
     It reads no texts, which may be large, and is planned in half the time of `current_scores`.
 
@@ -85,7 +85,7 @@ def current_numbers(chosen: str) -> str:
 
 
 def withdrawn_numbers(chosen: str) -> str:
-    """Return a query of the verdicts among few rows that no longer count, and no verdict replaced.
+    """A query of the verdicts among few rows that no longer count, and no verdict replaced.
 
     The run has changed since, or the last attempt gave no verdict.
 
@@ -109,5 +109,5 @@ def withdrawn_numbers(chosen: str) -> str:
 
 
 def latest(value: str) -> str:
-    """Return the aggregate of a value of the score that was stored last, NULL where it is NULL."""
+    """The aggregate of a value of the score that was stored last, NULL where it is NULL."""
     return f"arg_max_null({value}, seq)"

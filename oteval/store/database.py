@@ -116,7 +116,7 @@ class Store:
 
     @classmethod
     def of_server(cls, path: str | Path) -> Store:
-        """Return a store that uses a database through the server that has it open.
+        """A store that uses a database through the server that has it open.
 
         Without a server, the file is not opened, so that a starting server can open it.
 
@@ -165,7 +165,7 @@ class Store:
         self.audit = AuditLog(connection)
 
     def sibling(self) -> Store:
-        """Return a store with another connection to the same database, for another thread."""
+        """A store with another connection to the same database, for another thread."""
         sibling = Store.__new__(Store)
         sibling._use(self.path, new_cursor(self._connection))
         return sibling
@@ -271,12 +271,12 @@ class Store:
         return DatabaseServer(self._connection, self.path, handler, notice)
 
     def ask(self, question: Mapping[str, Any]) -> bytes:
-        """Return the answer of the process that has the database open; see `serve`."""
+        """The answer of the process that has the database open; see `serve`."""
         assert isinstance(self._connection, RemoteConnection)
         return self._connection.ask(question)
 
     def contents(self) -> StoreContents:
-        """Return how much the database contains, and how much space it takes."""
+        """How much the database contains, and how much space it takes."""
         return read_contents(self._connection, self.path)
 
     def backup(self, target: str | Path) -> CopyReport:
@@ -368,7 +368,7 @@ class Store:
         self._connection.close()
 
     def __enter__(self) -> Self:
-        """Return the store itself."""
+        """The store itself."""
         return self
 
     def __exit__(

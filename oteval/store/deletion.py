@@ -92,7 +92,7 @@ class Deletion:
         self._archive = archive
 
     def traces_of_conversations(self, conversations: Sequence[str]) -> list[str]:
-        """Return the traces of some conversations, archived ones included."""
+        """The traces of some conversations, archived ones included."""
         rows = self._connection.execute(
             """
             SELECT trace_id FROM all_conversations WHERE list_contains($ids, conversation_id)
@@ -193,14 +193,14 @@ class Deletion:
         return count
 
     def unlinked_judge_calls(self) -> int:
-        """Return the number of cached answers that are not linked to a stored trajectory."""
+        """The number of cached answers that are not linked to a stored trajectory."""
         return number(
             self._connection,
             "SELECT count(*) FROM judge_calls ANTI JOIN judge_call_targets USING (key)",
         )
 
     def copies(self, trace_ids: Sequence[str]) -> dict[str, int]:
-        """Return the number of ``references`` and ``experiment runs`` with copies of some traces.
+        """The number of ``references`` and ``experiment runs`` with copies of some traces.
 
         Deleting the traces leaves these copies in place.
         """
@@ -290,7 +290,7 @@ class AuditEntry:
     detail: Mapping[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "time_ns": self.time_ns,
             "actor": self.actor,
@@ -313,7 +313,7 @@ class AuditLog:
         )
 
     def entries(self) -> list[AuditEntry]:
-        """Return all entries, the oldest first."""
+        """All entries, the oldest first."""
         rows = self._connection.execute(
             "SELECT time_ns, actor, action, detail FROM audit_log ORDER BY time_ns, rowid"
         ).fetchall()

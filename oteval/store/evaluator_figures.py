@@ -117,7 +117,7 @@ class VerdictCounts:
 
     @classmethod
     def summed(cls, parts: Iterable[VerdictCounts]) -> VerdictCounts:
-        """Return the counts of several parts together."""
+        """The counts of several parts together."""
         counts = list(parts)
         costs = [part.cost for part in counts if part.cost is not None]
         return cls(
@@ -194,12 +194,12 @@ class EvaluatorFigures:
         self._connection = connection
 
     def has_scores(self, evaluator: str) -> bool:
-        """Return whether an evaluator has given any score."""
+        """Whether an evaluator has given any score."""
         query = "SELECT 1 FROM scores WHERE evaluator = ? LIMIT 1"
         return first_row(self._connection, query, [evaluator]) is not None
 
     def names(self) -> dict[str, int]:
-        """Return the evaluators with scores, with the time (ns) of the newest score of each."""
+        """The evaluators with scores, with the time (ns) of the newest score of each."""
         rows = self._connection.execute(
             "SELECT evaluator, max(time_ns) FROM scores GROUP BY evaluator ORDER BY evaluator"
         ).fetchall()
@@ -208,7 +208,7 @@ class EvaluatorFigures:
     def all(
         self, first_ns: int, last_ns: int, places: int, selection: Selection = EVERYTHING
     ) -> tuple[EvaluatorVerdicts, ...]:
-        """Return the verdicts of every evaluator on some runs, by name.
+        """The verdicts of every evaluator on some runs, by name.
 
         Args:
             first_ns: The earliest start of a run (ns since the epoch).
@@ -233,7 +233,7 @@ class EvaluatorFigures:
         bins: int,
         selection: Selection = EVERYTHING,
     ) -> EvaluatorVerdicts:
-        """Return the verdicts of one evaluator on some runs.
+        """The verdicts of one evaluator on some runs.
 
         Args:
             evaluator: The evaluator.
@@ -259,7 +259,7 @@ class EvaluatorFigures:
         most: int,
         selection: Selection = EVERYTHING,
     ) -> list[str]:
-        """Return the ids of the runs with the worst scores, replaced scores included.
+        """The ids of the runs with the worst scores, replaced scores included.
 
         Args:
             evaluator: The evaluator.
@@ -274,7 +274,7 @@ class EvaluatorFigures:
         return list(dict.fromkeys(row["trajectory_id"] for row in rows))
 
     def _range(self, evaluator: str, bins: int) -> tuple[float, float]:
-        """Return the lower end and the width of the first range: 0 to 1 if all scores are there."""
+        """The lower end and the width of the first range: 0 to 1 if all scores are there."""
         score_range = first_row(
             self._connection,
             "SELECT min(score), max(score) FROM scores "
@@ -298,7 +298,7 @@ class EvaluatorFigures:
 def _query(
     form: str, first_ns: int, last_ns: int, places: int, selection: Selection
 ) -> tuple[str, list[Any]]:
-    """Return a query with its stretch of time and runs, and the parameters for the latter."""
+    """A query with its stretch of time and runs, and the parameters for the latter."""
     clause, values = condition_of(selection)
     step = max(1, -(-(last_ns - first_ns + 1) // places))
     numbers = {"first": first_ns, "last": last_ns, "step": step, "places": places}

@@ -178,7 +178,7 @@ class ExperimentFigures:
         self._connection = connection
 
     def state(self) -> ExperimentState:
-        """Return the size of the experiments."""
+        """The size of the experiments."""
         row = first_row(
             self._connection,
             "SELECT (SELECT count(*) FROM experiments), "
@@ -190,7 +190,7 @@ class ExperimentFigures:
         return ExperimentState(*map(int, row))
 
     def names(self, most: int) -> list[tuple[str, str]]:
-        """Return the names and datasets of the newest experiments that are not comparisons."""
+        """The names and datasets of the newest experiments that are not comparisons."""
         return self._connection.execute(
             "SELECT name, coalesce(dataset, '') FROM experiments WHERE kind = 'experiment' "
             "ORDER BY created_ns DESC, rowid DESC LIMIT ?",
@@ -198,7 +198,7 @@ class ExperimentFigures:
         ).fetchall()
 
     def newest(self, most: int) -> list[ListedExperiment]:
-        """Return the newest experiments with their counts, the newest first.
+        """The newest experiments with their counts, the newest first.
 
         Args:
             most: The number of experiments to return at most.

@@ -70,17 +70,17 @@ class Experiments:
         )
 
     def find(self, name: str) -> Experiment | None:
-        """Return the experiment with a name, or None."""
+        """The experiment with a name, or None."""
         experiments = self._read("WHERE name = ?", [name])
         return experiments[0] if experiments else None
 
     def newest(self, prefix: str) -> Experiment | None:
-        """Return the newest experiment that was named after a prefix, or None."""
+        """The newest experiment that was named after a prefix, or None."""
         experiments = self._read("WHERE prefix = ?", [prefix])
         return experiments[0] if experiments else None
 
     def get(self, name: str) -> Experiment:
-        """Return the experiment with a name or id, or the newest one of a prefix.
+        """The experiment with a name or id, or the newest one of a prefix.
 
         Raises:
             NotFound: No experiment has this name, id or prefix.
@@ -124,7 +124,7 @@ class Experiments:
         insert(self._connection, name, table_of(numbered, schema))
 
     def runs(self, experiment_id: str) -> list[Run]:
-        """Return the newest run of each example and repetition, with the inputs of the example."""
+        """The newest run of each example and repetition, with the inputs of the example."""
         table = self._connection.sql(
             """
             SELECT r.*, e.inputs FROM current_runs r
@@ -138,7 +138,7 @@ class Experiments:
         return [_run(row) for row in rows_of(table)]
 
     def feedback(self, experiment_id: str) -> list[Feedback]:
-        """Return the feedback from the newest call of each evaluator on each run."""
+        """The feedback from the newest call of each evaluator on each run."""
         table = self._connection.sql(
             "SELECT * FROM current_feedback WHERE experiment_id = ? ORDER BY seq",
             params=[experiment_id],
@@ -146,7 +146,7 @@ class Experiments:
         return [_feedback(row) for row in rows_of(table)]
 
     def votes(self, experiment_id: str) -> list[Vote]:
-        """Return the newest vote on each question of a comparison."""
+        """The newest vote on each question of a comparison."""
         table = self._connection.sql(
             "SELECT * FROM current_pair_votes WHERE experiment_id = ? ORDER BY seq",
             params=[experiment_id],
@@ -154,7 +154,7 @@ class Experiments:
         return [_vote(row) for row in rows_of(table)]
 
     def list(self) -> list[dict[str, Any]]:
-        """Return all experiments, oldest first, with their numbers of runs, errors and votes."""
+        """All experiments, oldest first, with their numbers of runs, errors and votes."""
         rows = self._connection.execute(
             """
             WITH r AS (

@@ -29,7 +29,7 @@ _BAD_JSON = (AttributeError, KeyError, TypeError, RecursionError)
 
 
 def exported_spans(rows: pa.RecordBatch) -> list[Span]:
-    """Return the spans of some rows.
+    """The spans of some rows.
 
     Raises:
         ValueError: A store cannot have written one of the rows.
@@ -46,7 +46,7 @@ def exported_spans(rows: pa.RecordBatch) -> list[Span]:
 
 
 def exported_logs(rows: pa.RecordBatch) -> list[LogRecord]:
-    """Return the log records of some rows.
+    """The log records of some rows.
 
     Raises:
         ValueError: A store cannot have written one of the rows.

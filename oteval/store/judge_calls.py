@@ -75,7 +75,7 @@ class JudgeCalls:
     def of(
         self, evaluator: str, kind: type[CallT], *, again: bool = False
     ) -> EvaluatorCalls[CallT]:
-        """Return the calls of one evaluator, which serve as the cache of its judges.
+        """The calls of one evaluator, which serve as the cache of its judges.
 
         Args:
             evaluator: Its name.
@@ -85,7 +85,7 @@ class JudgeCalls:
         return EvaluatorCalls(self, evaluator, kind, again=again)
 
     def get(self, key: str, kind: type[CallT]) -> CallT | None:
-        """Return the newest call with an answer for a key, from any evaluator."""
+        """The newest call with an answer for a key, from any evaluator."""
         with self._lock:
             if self._closed:
                 return None
@@ -154,7 +154,7 @@ class JudgeCalls:
             self._written_at = time.monotonic()
 
     def spent(self, evaluator: str, since_ns: int) -> float:
-        """Return the cost of an evaluator's calls since a time (ns), in US dollars."""
+        """The cost of an evaluator's calls since a time (ns), in US dollars."""
         with self._lock:
             self.flush()
             spend_row = first_row(
@@ -166,7 +166,7 @@ class JudgeCalls:
         return float(spend_row[0]) if spend_row else 0.0
 
     def totals(self) -> list[dict[str, Any]]:
-        """Return the number of calls and errors, the tokens and the cost by evaluator and model."""
+        """The number of calls and errors, the tokens and the cost by evaluator and model."""
         with self._lock:
             self.flush()
             rows = self._connection().execute(
@@ -222,7 +222,7 @@ class EvaluatorCalls(Generic[CallT]):
         self._calls, self._evaluator, self._kind, self._again = calls, evaluator, kind, again
 
     def get(self, key: str) -> CallT | None:
-        """Return the newest call with an answer for a key, or None."""
+        """The newest call with an answer for a key, or None."""
         return None if self._again else self._calls.get(key, self._kind)
 
     def put(self, call: Any) -> None:
@@ -235,7 +235,7 @@ class EvaluatorCalls(Generic[CallT]):
 
 
 def _key_prefix(key: str) -> int:
-    """Return the first 16 hexadecimal digits of a key as a number."""
+    """The first 16 hexadecimal digits of a key as a number."""
     return int(key[:16] or "0", 16)
 
 

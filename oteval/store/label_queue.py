@@ -137,7 +137,7 @@ class LabelQueue:
         self._connection = connection
 
     def evaluators(self) -> list[LabelledEvaluator]:
-        """Return the evaluators that gave verdicts, by name."""
+        """The evaluators that gave verdicts, by name."""
         rows = self._connection.execute(
             f"SELECT evaluator, count(passed), {latest('version')} FROM scores "  # noqa: S608
             "GROUP BY evaluator HAVING count(passed) > 0 ORDER BY evaluator"
@@ -145,14 +145,14 @@ class LabelQueue:
         return [LabelledEvaluator(*row) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """Return the number of runs with a label by evaluator, under "" for all evaluators."""
+        """The number of runs with a label by evaluator, under "" for all evaluators."""
         rows = self._connection.execute(
             "SELECT evaluator, count(DISTINCT trajectory_id) FROM current_labels GROUP BY evaluator"
         ).fetchall()
         return dict(rows)
 
     def keys(self, names: Sequence[str]) -> list[RunKey]:
-        """Return the keys of the current trajectories with some ids, in the order of these."""
+        """The keys of the current trajectories with some ids, in the order of these."""
         with wanted(self._connection, "trajectory_id", names):
             rows = self._connection.execute(
                 "SELECT start_ns, trajectory_id FROM trajectories SEMI JOIN wanted "

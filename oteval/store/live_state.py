@@ -65,7 +65,7 @@ _ARCHIVED = """
 
 
 def is_store_failure(error: BaseException) -> bool:
-    """Return whether the database itself fails, so that any other use of it would fail as well."""
+    """Whether the database itself fails, so that any other use of it would fail as well."""
     broken = (duckdb.IOException, duckdb.FatalException, duckdb.OutOfMemoryException)
     return isinstance(error, (OSError, duckdb.TransactionException, *broken))
 
@@ -180,11 +180,11 @@ class LiveState:
         self._connection = connection
 
     def floor(self) -> int:
-        """Return the floor: all rows up to this number belong to complete traces."""
+        """The floor: all rows up to this number belong to complete traces."""
         return done_by_stage(self._connection, "live")
 
     def arrivals(self, after: int) -> list[TraceArrival]:
-        """Return the rows with numbers above `after`, by trace; "" for log records without one."""
+        """The rows with numbers above `after`, by trace; "" for log records without one."""
         rows = self._connection.execute(
             f"""
             SELECT trace_id, bool_or(is_root), min(seq), max(seq), coalesce(
@@ -240,7 +240,7 @@ class LiveState:
         return [trace for trace in traces if trace.trace_id not in stored]
 
     def _with_trajectories(self, traces: Sequence[JustEnded]) -> frozenset[str]:
-        """Return the traces with trajectories, which a late span reopened."""
+        """The traces with trajectories, which a late span reopened."""
         if not traces:
             return frozenset()
         with wanted(self._connection, "trace_id", [trace.trace_id for trace in traces]):
@@ -262,7 +262,7 @@ class LiveState:
             insert(self._connection, "trace_conversations", table_of(rows, _CONVERSATIONS))
 
     def trace_keys(self) -> pa.Array:
-        """Return ``md5_number_lower`` of all traces that were complete once or are archived."""
+        """``md5_number_lower`` of all traces that were complete once or are archived."""
         table = self._connection.sql(
             'SELECT md5_number_lower(trace_id) AS "key" FROM completions '
             'UNION SELECT "key" FROM archived_traces ORDER BY "key"'
@@ -270,7 +270,7 @@ class LiveState:
         return table["key"].combine_chunks()
 
     def row_ranges(self, traces: Sequence[str]) -> list[Range] | None:
-        """Return the ranges of `seq` that hold the rows of some traces up to their last completion.
+        """The ranges of `seq` that hold the rows of some traces up to their last completion.
 
         The ranges leave out rows that arrived later, and archived rows.
 
@@ -291,15 +291,15 @@ class LiveState:
         return [Range(first, last) for first, last, _ in rows]
 
     def newest_completion(self) -> int:
-        """Return the number of the newest completion, or 0 without any."""
+        """The number of the newest completion, or 0 without any."""
         return number(self._connection, "SELECT coalesce(max(number), 0) FROM completions")
 
     def newest_completion_ns(self) -> int:
-        """Return the time (ns) of the newest completion, or 0 without any."""
+        """The time (ns) of the newest completion, or 0 without any."""
         return number(self._connection, "SELECT coalesce(max(time_ns), 0) FROM completions")
 
     def completed_among(self, traces: Sequence[str]) -> frozenset[str]:
-        """Return the traces that were complete once or are archived."""
+        """The traces that were complete once or are archived."""
         with wanted(self._connection, "trace_id", traces):
             rows = self._connection.execute(
                 "SELECT trace_id FROM completions SEMI JOIN wanted USING (trace_id) "
@@ -339,7 +339,7 @@ class LiveState:
         unscored: Collection[str] = (),
         limit: int | None = None,
     ) -> list[EvaluationState]:
-        """Return the current trajectories of complete traces, with the scores of each.
+        """The current trajectories of complete traces, with the scores of each.
 
         Args:
             after: Only completions with higher numbers. By default all, and archived traces.
@@ -388,7 +388,7 @@ class LiveState:
         ]
 
     def _scores(self, runs: Sequence[tuple[str, int]]) -> dict[tuple[str, int], list[Any]]:
-        """Return the scores of revisions as the fields of `EvaluationState` from `evaluator` on."""
+        """The scores of revisions as the fields of `EvaluationState` from `evaluator` on."""
         if not runs:
             return {}
         names, revs = [name for name, _ in runs], [rev for _, rev in runs]
@@ -409,7 +409,7 @@ class LiveState:
         return scores_by_revision
 
     def progress_of(self, evaluator: str, version: str) -> EvaluatorProgress | None:
-        """Return the progress of an evaluator's version, or None if live scoring never ran it."""
+        """The progress of an evaluator's version, or None if live scoring never ran it."""
         row = first_row(
             self._connection,
             "SELECT since_ns, settled FROM live_rules WHERE evaluator = ? AND version = ?",
@@ -430,7 +430,7 @@ class LiveState:
                 )
 
     def cost_on(self, evaluator: str, day: str) -> tuple[float, float]:
-        """Return the cost of an evaluator on a day, in total and per call (US dollars)."""
+        """The cost of an evaluator on a day, in total and per call (US dollars)."""
         row = first_row(
             self._connection,
             "SELECT coalesce(sum(cost), 0), coalesce(sum(cost) / sum(calls), 0) "

@@ -57,12 +57,12 @@ _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 <
 
 
 def is_short_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that DuckDB needs more memory than it may take."""
+    """Whether an error means that DuckDB needs more memory than it may take."""
     return isinstance(error, duckdb.OutOfMemoryException) or bool(_SHORT.search(str(error)))
 
 
 def is_wide(size: int, count: int) -> bool:
-    """Return whether rows are so wide that DuckDB needs more memory to store them.
+    """Whether rows are so wide that DuckDB needs more memory to store them.
 
     It packs a column of 2,048 rows together. A checkpoint that has too little memory for this makes
     the connection useless, so the limit has to be raised before.
@@ -127,7 +127,7 @@ class ReadLimit:
 
 
 def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    """Return the result of a query, run with as much memory as it needs.
+    """The result of a query, run with as much memory as it needs.
 
     Args:
         connection: The connection.
@@ -139,7 +139,7 @@ def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
 def fetch_rows(
     connection: duckdb.DuckDBPyConnection, query: str, limit: ReadLimit | None = None
 ) -> list[Row]:
-    """Return the rows of a query, run with as much memory as it needs, as Python values.
+    """The rows of a query, run with as much memory as it needs, as Python values.
 
     An Arrow table of wide rows would be a second copy of all of them.
 
@@ -223,5 +223,5 @@ def _values(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def _row_size(row: Row) -> int:
-    """Return the characters of the texts of a row, which are nearly its bytes."""
+    """The characters of the texts of a row, which are nearly its bytes."""
     return sum([len(value) for value in row if value.__class__ is str])

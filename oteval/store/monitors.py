@@ -90,11 +90,11 @@ class MonitorStore:
                     self._connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
 
     def last_check_ns(self) -> int:
-        """Return the time (ns) of the last check, or 0."""
+        """The time (ns) of the last check, or 0."""
         return number(self._connection, "SELECT max(time_ns) FROM monitor_checks")
 
     def monitors(self) -> dict[str, StoredMonitor]:
-        """Return the monitors by name."""
+        """The monitors by name."""
         rows = self._connection.execute(
             "SELECT monitor, definition, missing_ns, configuration, "
             "position, run_seq, reached_ns, coalesce(first_seq, 0) FROM monitors"
@@ -125,7 +125,7 @@ class MonitorStore:
             self._connection.execute(f"DELETE FROM {table} WHERE monitor = ?", [monitor])  # noqa: S608
 
     def groups(self, monitor: str) -> list[GroupRow]:
-        """Return the groups of a monitor, the latest last."""
+        """The groups of a monitor, the latest last."""
         return [
             GroupRow(*row)
             for row in self._connection.execute(
@@ -161,7 +161,7 @@ class MonitorStore:
         insert(self._connection, "monitor_learning", rows.cast(LEARNING))
 
     def learning(self, groups: Sequence[GroupRow]) -> pa.Table:
-        """Return the observations of groups that are learning, in order."""
+        """The observations of groups that are learning, in order."""
         keys = table_of([(row.monitor, row.group, row.version) for row in groups], GROUP_KEYS)
         with registered(self._connection, "wanted_groups", keys):
             return self._connection.sql(
@@ -180,7 +180,7 @@ class MonitorStore:
             )
 
     def baselines(self, monitor: str) -> dict[tuple[str, str], str]:
-        """Return the newest baselines of a monitor as JSON text, by group and version."""
+        """The newest baselines of a monitor as JSON text, by group and version."""
         rows = self._connection.execute(
             'SELECT "group", version, arg_max(baseline, created_ns) FROM monitor_baselines '
             'WHERE monitor = ? GROUP BY "group", version ORDER BY max(created_ns)',
@@ -198,7 +198,7 @@ class MonitorStore:
     def episodes(
         self, monitor: str | None = None, *, open_only: bool = False
     ) -> list[StoredEpisode]:
-        """Return the episodes of a monitor or of all, the oldest first.
+        """The episodes of a monitor or of all, the oldest first.
 
         Args:
             monitor: The monitor.
@@ -281,7 +281,7 @@ class MonitorStore:
         )
 
     def marks(self, since_ns: int = 0) -> list[StoredMark]:
-        """Return the marks since a time (ns), by time."""
+        """The marks since a time (ns), by time."""
         rows = self._connection.execute(
             "SELECT time_ns, kind, name, service, version, created_ns FROM monitor_marks "
             "WHERE time_ns >= ? ORDER BY time_ns, name",
@@ -363,7 +363,7 @@ class MonitorStore:
             insert(self._connection, "notifications", table_of(rows, NOTIFICATIONS))
 
     def destinations(self, notification_id: str) -> list[str]:
-        """Return the destinations of a notification, by their names in oteval.yaml."""
+        """The destinations of a notification, by their names in oteval.yaml."""
         rows = self._connection.execute(
             # A list of URLs is split into NAME[1], NAME[2].
             r"SELECT DISTINCT regexp_replace(destination, '\[\d+\]$', '') FROM notifications "
@@ -373,7 +373,7 @@ class MonitorStore:
         return [name for (name,) in rows]
 
     def payload(self, notification_id: str) -> str | None:
-        """Return the payload of a notification as JSON text, or None if there is none."""
+        """The payload of a notification as JSON text, or None if there is none."""
         rows = self._connection.execute(
             "SELECT any_value(payload) FROM notifications WHERE notification_id = ?",
             [notification_id],
@@ -381,7 +381,7 @@ class MonitorStore:
         return None if rows[0][0] is None else str(rows[0][0])
 
     def notifications(self) -> list[Notification]:
-        """Return the notifications in the outbox, the oldest first."""
+        """The notifications in the outbox, the oldest first."""
         rows = self._connection.execute(
             f"SELECT {_columns(NOTIFICATIONS)} FROM notifications "  # noqa: S608
             "ORDER BY created_ns, notification_id, destination"

@@ -155,19 +155,19 @@ class ObservationReader:
         self._connection, self._trajectories = connection, trajectories
 
     def newest(self, source: ObservationSource) -> int:
-        """Return the number of the newest score or run, the end of a check."""
+        """The number of the newest score or run, the end of a check."""
         if source.evaluator is None:
             return self.newest_run()
         return number(self._connection, "SELECT coalesce(max(seq), 0) FROM scores")
 
     def newest_run(self) -> int:
-        """Return the number of the newest run."""
+        """The number of the newest run."""
         return number(self._connection, "SELECT coalesce(max(seq), 0) FROM trajectories")
 
     def dimensions(
         self, ids: Collection[str], attributes: Sequence[str] = ()
     ) -> dict[str, dict[str, str]]:
-        """Return the tools, model, version and attributes of runs, by dimension and id.
+        """The tools, model, version and attributes of runs, by dimension and id.
 
         Args:
             ids: Their ids.
@@ -196,7 +196,7 @@ class ObservationReader:
         at: ReadPosition,
         upto: int,
     ) -> tuple[pa.Table, int]:
-        """Return the next runs with their values, in no order.
+        """The next runs with their values, in no order.
 
         Some are returned a second time, because the last rows before the position are read again.
 
@@ -242,7 +242,7 @@ class ObservationReader:
     def _scored_runs(
         self, source: ObservationSource, at: ReadPosition, upto: int
     ) -> tuple[pa.Table, int]:
-        """Return the runs of new scores, and the number of the last run."""
+        """The runs of new scores, and the number of the last run."""
         from pyarrow import compute  # takes a while, and only monitors need it
 
         value, status = SCORE_VALUES[source.measure]
@@ -287,7 +287,7 @@ class ObservationReader:
         ).to_arrow_table()
 
     def observed(self, monitor: str, conversations: pa.Array) -> pa.Array:
-        """Return the hashes of conversations that are observations already."""
+        """The hashes of conversations that are observations already."""
         keys = pa.table({"conversation": conversations})
         with registered(self._connection, "wanted_conversations", keys):
             table = self._connection.sql(
@@ -312,7 +312,7 @@ class ObservationReader:
         )
 
     def open_runs(self, monitor: str) -> pa.Table:
-        """Return the runs of conversations that are not observations yet, in their order."""
+        """The runs of conversations that are not observations yet, in their order."""
         table = self._connection.sql(
             f"SELECT {_OPEN_COLUMNS} FROM monitor_open_runs WHERE monitor = ? ORDER BY seq",  # noqa: S608
             params=[monitor],
@@ -320,7 +320,7 @@ class ObservationReader:
         return table.cast(_OPEN)
 
     def first_close_ns(self, monitor: str, idle_ns: int, oldest_ns: int) -> int | None:
-        """Return when (ns) the first open conversation of a monitor is over; None without any.
+        """When (ns) the first open conversation of a monitor is over; None without any.
 
         Args:
             monitor: The monitor.
@@ -349,13 +349,13 @@ class ObservationReader:
 
 
 def _near(at: ReadPosition, upto: int) -> tuple[int, int]:
-    """Return the range of numbers that has the runs of most new scores."""
+    """The range of numbers that has the runs of most new scores."""
     size = upto - at.position
     return at.run_seq - _OVERLAP - min(size, _NEAR), at.run_seq + size + _OVERLAP
 
 
 def _wider(at: ReadPosition, upto: int) -> tuple[int, int]:
-    """Return the range to search for the other runs, before all numbers are searched."""
+    """The range to search for the other runs, before all numbers are searched."""
     (low, high), size = _near(at, upto), upto - at.position
     return low - size, high + (_WIDER - 1) * size
 
@@ -390,7 +390,7 @@ def prices_of(
 
 
 def accepted_runs(runs: pa.Table, selection: Selection, trajectories: Trajectories) -> pa.Table:
-    """Return the rows of runs that meet the conditions that SQL cannot test exactly."""
+    """The rows of runs that meet the conditions that SQL cannot test exactly."""
     if is_exact(selection) or not runs.num_rows:
         return runs
     from pyarrow import compute  # takes a while, and only monitors need it
@@ -404,7 +404,7 @@ def accepted_runs(runs: pa.Table, selection: Selection, trajectories: Trajectori
 
 
 def group_of(group_by: Iterable[str]) -> tuple[str, list[Any]]:
-    """Return the expression of a run's group, a JSON list of texts, with its parameters."""
+    """The expression of a run's group, a JSON list of texts, with its parameters."""
     texts = [group_sql(name) for name in group_by]
     parts = ", ".join(text for text, _ in texts)
     parameters = [parameter for _, more in texts for parameter in more]
@@ -426,7 +426,7 @@ def checked_runs(
 
 
 def value_of(source: ObservationSource) -> str:
-    """Return the value of a run for a measure of runs; NULL where it has none."""
+    """The value of a run for a measure of runs; NULL where it has none."""
     if source.values is not None:  # `checked_runs` replaces it
         return "CASE WHEN len(call_names) > 0 THEN 0.0 END"
     if source.measure in _VARIANTS:

@@ -32,15 +32,15 @@ class NotificationOutbox:
         self._connection = connection
 
     def waiting(self) -> list[Notification]:
-        """Return the notifications that are neither delivered nor refused, the oldest first."""
+        """The notifications that are neither delivered nor refused, the oldest first."""
         return self._read("sent_ns IS NULL AND next_ns < ?", NEVER_NS)
 
     def refused(self) -> list[Notification]:
-        """Return the notifications that their destinations refused, the oldest first."""
+        """The notifications that their destinations refused, the oldest first."""
         return self._read("sent_ns IS NULL AND next_ns = ?", NEVER_NS)
 
     def firing(self) -> list[Notification]:
-        """Return the alerts that were delivered and whose episodes last."""
+        """The alerts that were delivered and whose episodes last."""
         return self._read(
             "sent_ns IS NOT NULL AND event = ? AND episode_id IN "
             "(SELECT episode_id FROM monitor_episodes WHERE ended_ns IS NULL)",

@@ -64,7 +64,7 @@ class Outlines:
         self._connection = connection
 
     def read(self, keys: pa.Table, request: OutlineRequest, where: Selection) -> pa.Table:
-        """Return the outlines of some current trajectories, each once.
+        """The outlines of some current trajectories, each once.
 
         Args:
             keys: A table of `Trajectories.keys`, by start.
@@ -87,7 +87,7 @@ class Outlines:
             return self._grouped(query, [starts[0].as_py(), starts[-1].as_py()], request, where)
 
     def of_rows(self, rows: pa.Table, request: OutlineRequest, where: Selection) -> pa.Table:
-        """Return the outlines of rows that were written just now, without reading the store.
+        """The outlines of rows that were written just now, without reading the store.
 
         Args:
             rows: Rows of ``trajectories``; their ``place`` is their index.
@@ -152,7 +152,7 @@ class Outlines:
 
 
 def _hashes(calls: tuple[int, ...] | None) -> str:
-    """Return the expression for the hashes of a run's calls, with -1 for other calls than these."""
+    """The expression for the hashes of a run's calls, with -1 for other calls than these."""
     if calls is None:
         return "call_hashes"
     hashes = ", ".join(map(str, calls))

@@ -66,7 +66,7 @@ def create_database(connection: duckdb.DuckDBPyConnection, path: Path, options: 
 
 
 def _log_number(path: Path) -> int:
-    """Return the inode of the write-ahead log beside a database; 0 if there is none."""
+    """The inode of the write-ahead log beside a database; 0 if there is none."""
     try:
         return Path(f"{path}.wal").stat().st_ino
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def _move_new(new: Path, path: Path) -> None:
 def private_connection(
     connection: duckdb.DuckDBPyConnection, path: Path
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection whose files only their owner can read.
+    """A connection whose files only their owner can read.
 
     Args:
         connection: The connection to a database.
@@ -120,7 +120,7 @@ def private_connection(
 
 
 def spill_folder(path: Path) -> Path:
-    """Return the folder of the temporary files of a database.
+    """The folder of the temporary files of a database.
 
     By default DuckDB takes the working directory of the process.
     """

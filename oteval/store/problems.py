@@ -110,7 +110,7 @@ _AT_OPENING = (
 
 
 def store_problem(error: BaseException, name: str) -> StoreError | None:
-    """Return the error of one line for an error of DuckDB, or None if the database is not at fault.
+    """The error of one line for an error of DuckDB, or None if the database is not at fault.
 
     Args:
         error: The error while the database was used. It may have come from one of DuckDB's, for
@@ -129,7 +129,7 @@ def store_problem(error: BaseException, name: str) -> StoreError | None:
 
 
 def opening_problem(error: BaseException, name: str) -> StoreError:
-    """Return the error of one line for an error of DuckDB while a database was opened.
+    """The error of one line for an error of DuckDB while a database was opened.
 
     Args:
         error: DuckDB's error.
@@ -177,7 +177,7 @@ def require_log(name: str) -> None:
 
 
 def _foreign(name: str) -> StoreError:
-    """Return the error for a file without DuckDB's first header.
+    """The error for a file without DuckDB's first header.
 
     If it has DuckDB's second or third header, only the first is destroyed.
     """

@@ -34,7 +34,7 @@ _FETCHED = 10_000
 
 
 def newest_seq(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of the newest span or log record, archived ones included."""
+    """The number of the newest span or log record, archived ones included."""
     return number(
         connection,
         "SELECT greatest((SELECT coalesce(max(seq), 0) FROM spans), "
@@ -44,13 +44,13 @@ def newest_seq(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def done_by_stage(connection: duckdb.DuckDBPyConnection, stage: Stage) -> int:
-    """Return the number up to which a stage is done with all rows."""
+    """The number up to which a stage is done with all rows."""
     query = "SELECT coalesce(max(seq), 0) FROM progress WHERE stage = ?"
     return number(connection, query, [stage])
 
 
 def done_by_all_stages(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number up to which every stage is done with all rows."""
+    """The number up to which every stage is done with all rows."""
     return number(
         connection,
         "SELECT coalesce(min(done), 0) FROM (SELECT max(seq) AS done FROM progress GROUP BY stage)",
@@ -79,7 +79,7 @@ class PendingTraces:
         self._connection = connection
 
     def count(self) -> int:
-        """Return the number of pending traces."""
+        """The number of pending traces."""
         done = done_by_stage(self._connection, "reconstruct")
         return number(
             self._connection,

@@ -71,7 +71,7 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Return whether a statement failed because another transaction changed the same row."""
+    """Whether a statement failed because another transaction changed the same row."""
     return isinstance(error, duckdb.Error) and bool(_CONFLICT.search(str(error)))
 
 
@@ -132,24 +132,24 @@ def insert(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) ->
 def first_row(
     connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()
 ) -> tuple[Any, ...] | None:
-    """Return the first row of a query's result, or None if it is empty."""
+    """The first row of a query's result, or None if it is empty."""
     rows = connection.execute(query, list(values)).fetchall()
     return rows[0] if rows else None
 
 
 def number(connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()) -> int:
-    """Return the one number that a query gives, or 0 if its result is empty."""
+    """The one number that a query gives, or 0 if its result is empty."""
     row = first_row(connection, query, values)
     return int(row[0]) if row else 0
 
 
 def next_number(connection: duckdb.DuckDBPyConnection, table: str, column: str = "seq") -> int:
-    """Return the number after the highest one in a column of a table, from 1 on."""
+    """The number after the highest one in a column of a table, from 1 on."""
     return number(connection, f"SELECT coalesce(max({column}), 0) + 1 FROM {table}")  # noqa: S608
 
 
 def new_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Return another connection to the same database."""
+    """Another connection to the same database."""
     cursor = connection.cursor()
     cursor.execute("USE store")
     return cursor
@@ -158,7 +158,7 @@ def new_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnecti
 def reader(
     connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()
 ) -> pa.RecordBatchReader:
-    """Return a query's result batch by batch; the connection stays free for other work."""
+    """A query's result batch by batch; the connection stays free for other work."""
     return new_cursor(connection).sql(query, params=list(values)).to_arrow_reader(_BATCH)
 
 
@@ -169,7 +169,7 @@ def rows_of(table: pa.Table) -> Iterable[dict[str, Any]]:
 
 
 def condition_of(selection: Selection) -> tuple[str, list[Any]]:
-    """Return a selection as a condition on the columns of ``trajectories``, with its parameters.
+    """A selection as a condition on the columns of ``trajectories``, with its parameters.
 
     It may select more runs (see `is_exact`); `run_fields.selected` tests them.
     """
@@ -218,7 +218,7 @@ def _alternatives(selection: Selection) -> Iterator[Sequence[Condition]]:
 
 
 def is_exact(selection: Selection) -> bool:
-    """Return whether `condition_of` selects exactly the runs of a selection, without its limit."""
+    """Whether `condition_of` selects exactly the runs of a selection, without its limit."""
     if selection.excluded is not None and not is_exact(selection.excluded):
         return False
     conditions = [

@@ -56,7 +56,7 @@ EVERYWHERE = Range(_LEAST, _GREATEST)
 def merge_ranges(
     ranges: Iterable[Range], gap: int = _GAP_NS, max_ranges: int = _MAX_RANGES
 ) -> list[Range]:
-    """Return a few ranges that cover all given ones; those nearest to each other are merged.
+    """A few ranges that cover all given ones; those nearest to each other are merged.
 
     Args:
         ranges: The ranges; empty ones are left out.
@@ -92,7 +92,7 @@ def per_range(query: str, ranges: Sequence[Range]) -> str:
 
 
 def current_in(query: str, ranges: Sequence[Range]) -> str:
-    """Return `per_range` of a query on ``trajectories``, without superseded revisions.
+    """`per_range` of a query on ``trajectories``, without superseded revisions.
 
     Args:
         query: The query, with ``trajectory_id`` and ``rev`` among its columns.
@@ -103,7 +103,7 @@ def current_in(query: str, ranges: Sequence[Range]) -> str:
 
 
 def rows_in(connection: duckdb.DuckDBPyConnection, query: str, ranges: Sequence[Range]) -> pa.Table:
-    """Return the results of a query for each of some ranges, run one after the other.
+    """The results of a query for each of some ranges, run one after the other.
 
     This is for wide rows, for which one combined query would need too much memory.
 
@@ -122,7 +122,7 @@ def values_in(
     ranges: Sequence[Range],
     limit: ReadLimit | None = None,
 ) -> list[Row]:
-    """Return the rows of `rows_in` as Python values, which takes less memory for wide ones.
+    """The rows of `rows_in` as Python values, which takes less memory for wide ones.
 
     Args:
         connection: The connection.

@@ -73,7 +73,7 @@ class Datasets:
         return True
 
     def get(self, name: str, version: str | None = None) -> Dataset:
-        """Return a dataset.
+        """A dataset.
 
         Args:
             name: Its name.
@@ -97,7 +97,7 @@ class Datasets:
         )
 
     def examples(self, version: str) -> tuple[Example, ...]:
-        """Return the examples of a version, in their order."""
+        """The examples of a version, in their order."""
         table = self._connection.sql(
             "SELECT * FROM examples WHERE version = ? ORDER BY position", params=[version]
         ).to_arrow_table()
@@ -112,12 +112,12 @@ class Datasets:
         )
 
     def names(self) -> list[str]:
-        """Return the names of all datasets."""
+        """The names of all datasets."""
         rows = self._connection.execute("SELECT DISTINCT name FROM datasets ORDER BY name")
         return [name for (name,) in rows.fetchall()]
 
     def list(self) -> list[dict[str, Any]]:
-        """Return the name, version, source, number of examples and time of each version."""
+        """The name, version, source, number of examples and time of each version."""
         rows = self._connection.execute(
             "SELECT d.name, d.version, d.source, d.created_ns, "
             "(SELECT count(*) FROM examples e WHERE e.version = d.version) "
@@ -148,7 +148,7 @@ class StoredReferences:
         )
 
     def get(self, name: str) -> Reference:
-        """Return the reference of a name.
+        """The reference of a name.
 
         Raises:
             NotFound: No reference has the name.
@@ -168,7 +168,7 @@ class StoredReferences:
         )
 
     def stamp(self) -> tuple[int, int]:
-        """Return a value that changes when a reference is added or removed."""
+        """A value that changes when a reference is added or removed."""
         stamp_row = first_row(
             self._connection, 'SELECT count(*), coalesce(max(created_ns), 0) FROM "references"', []
         )
@@ -176,14 +176,14 @@ class StoredReferences:
         return int(stamp_row[0]), int(stamp_row[1])
 
     def sources(self) -> dict[str, str]:
-        """Return the file or trajectory that each reference is from, by its name."""
+        """The file or trajectory that each reference is from, by its name."""
         rows = self._connection.execute(
             'SELECT name, arg_max(source, created_ns) FROM "references" GROUP BY name ORDER BY name'
         ).fetchall()
         return {name: source or "" for name, source in rows}
 
     def list(self) -> list[dict[str, Any]]:
-        """Return the name, source, number of messages and time of each reference."""
+        """The name, source, number of messages and time of each reference."""
         rows = self._connection.execute(
             'SELECT name, source, messages, created_ns FROM "references" QUALIFY row_number() '
             "OVER (PARTITION BY name ORDER BY created_ns DESC, rowid DESC) = 1 ORDER BY name"

@@ -164,7 +164,7 @@ class RelatedTraces:
     def by_runs(
         self, trace_ids: Sequence[str], times: Sequence[Range] = (EVERYWHERE,)
     ) -> list[str]:
-        """Return the traces of all stored runs that have spans of some traces and of others.
+        """The traces of all stored runs that have spans of some traces and of others.
 
         Args:
             trace_ids: The traces.
@@ -186,7 +186,7 @@ class RelatedTraces:
     def by_calls(
         self, keys: Sequence[int], loose: Sequence[int], times: Sequence[Range]
     ) -> list[str]:
-        """Return the traces of stored runs that may record the same model calls.
+        """The traces of stored runs that may record the same model calls.
 
         Args:
             keys: Call keys of runs with an agent; only runs without an agent can repeat these.
@@ -211,7 +211,7 @@ class RelatedTraces:
         return [trace_id for (trace_id,) in related_rows]
 
     def any_follow_answers(self) -> bool:
-        """Return whether any stored run follows another by the id of its answer."""
+        """Whether any stored run follows another by the id of its answer."""
         # Hashes of messages are hexadecimal, so that DuckDB need not read those.
         rows = self._connection.execute(
             "SELECT 1 FROM trajectories WHERE follows >= ? LIMIT 1", [FOLLOWS_ANSWER]
@@ -221,7 +221,7 @@ class RelatedTraces:
     def by_messages(
         self, runs: Sequence[LooseRun], trace_ids: Sequence[str], times: Sequence[Range]
     ) -> list[str]:
-        """Return the other traces whose stored runs follow those of some traces, or precede them.
+        """The other traces whose stored runs follow those of some traces, or precede them.
 
         Runs that followed or preceded them before they changed are included.
 
@@ -243,7 +243,7 @@ class RelatedTraces:
         return [trace_id for (trace_id,) in related_rows]
 
     def _stored_runs(self, times: Sequence[Range]) -> list[LooseRun]:
-        """Return the stored runs that are rooted in the traces of the table ``loaded``."""
+        """The stored runs that are rooted in the traces of the table ``loaded``."""
         current = current_in(
             f"SELECT {_COLUMNS} FROM trajectories "  # noqa: S608
             "WHERE conversation_id = '' AND (chain <> '' OR follows <> '') "
@@ -276,7 +276,7 @@ class RelatedTraces:
 
 
 def _with_bounds(runs: Sequence[LooseRun]) -> list[tuple[object, ...]]:
-    """Return the rows of runs, each with the start of the run among them that it follows."""
+    """The rows of runs, each with the start of the run among them that it follows."""
     starts: dict[tuple[str, str], list[int]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.start_ns):
         if run.chain:

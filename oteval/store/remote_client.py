@@ -46,7 +46,7 @@ _MAX_HEADER = 64 << 20
 
 
 def notice_path(database: str | Path) -> Path:
-    """Return the file beside a database that says which process serves it."""
+    """The file beside a database that says which process serves it."""
     return Path(f"{database}.server.json")
 
 
@@ -73,7 +73,7 @@ class ServerNotice:
 
     @classmethod
     def beside(cls, database: str) -> ServerNotice | None:
-        """Return the notice beside a database; None if there is none that can be read."""
+        """The notice beside a database; None if there is none that can be read."""
         try:
             entries = json.loads(notice_path(database).read_bytes())
             return cls(
@@ -89,7 +89,7 @@ class ServerNotice:
 
 
 def connect_remote(database: str) -> RemoteConnection | None:
-    """Return a connection through the process that serves a database, or None without one."""
+    """A connection through the process that serves a database, or None without one."""
     notice = ServerNotice.beside(database)
     if notice is None:
         return None
@@ -159,11 +159,11 @@ class RemoteConnection:
         return self
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Return the rows of the last statement."""
+        """The rows of the last statement."""
         return [] if self._result is None else _rows(self._result)
 
     def sql(self, query: str, params: Any = None) -> _RemoteRelation:
-        """Return a query that runs when its result is fetched."""
+        """A query that runs when its result is fetched."""
         return _RemoteRelation(self, query, params)
 
     def register(self, name: str, table: pa.Table) -> None:
@@ -188,7 +188,7 @@ class RemoteConnection:
         self.execute("ROLLBACK")
 
     def cursor(self) -> RemoteConnection:
-        """Return another connection to the same database."""
+        """Another connection to the same database."""
         return RemoteConnection(self.notice)
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class RemoteConnection:
         self._socket.close()
 
     def ask(self, question: Mapping[str, Any]) -> bytes:
-        """Return the server's answer to a question that is not SQL; see `DatabaseServer`."""
+        """The server's answer to a question that is not SQL; see `DatabaseServer`."""
         self._send({"op": "ask", "question": dict(question)})
         return self._receive()[0]
 
@@ -232,7 +232,7 @@ class RemoteConnection:
             raise self._lost(str(error)) from error
 
     def _receive(self) -> list[bytes]:
-        """Return the byte strings of the next answer."""
+        """The byte strings of the next answer."""
         try:
             frame = read_frame(self._socket)
         except OSError as error:
@@ -253,20 +253,20 @@ def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as DuckDB's own `fetchall` does: sums are integers, not decimals."""
+    """A value as DuckDB's own `fetchall` does: sums are integers, not decimals."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     return value
 
 
 def frame(header: dict[str, Any], blobs: Sequence[bytes | pa.Buffer] = ()) -> list[Any]:
-    """Return the parts of a frame in the order in which to send them."""
+    """The parts of a frame in the order in which to send them."""
     head = orjson.dumps({**header, "sizes": [len(blob) for blob in blobs]})
     return [_LENGTH.pack(len(head)) + head, *blobs]
 
 
 def read_frame(sock: socket.socket) -> tuple[dict[str, Any], list[bytes]] | None:
-    """Return the next frame's header and byte strings, or None if the other side has closed.
+    """The next frame's header and byte strings, or None if the other side has closed.
 
     Raises:
         ConnectionError: The other side closed in the middle of a frame.
@@ -297,7 +297,7 @@ def _exactly(sock: socket.socket, size: int, *, at_start: bool = False) -> bytes
 
 
 def packed_table(table: pa.Table) -> pa.Buffer:
-    """Return a table as an Arrow stream."""
+    """A table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -305,5 +305,5 @@ def packed_table(table: pa.Table) -> pa.Buffer:
 
 
 def unpacked_table(data: bytes) -> pa.Table:
-    """Return the table of an Arrow stream."""
+    """The table of an Arrow stream."""
     return pa.ipc.open_stream(pa.py_buffer(data)).read_all()

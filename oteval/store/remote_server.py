@@ -188,7 +188,7 @@ class _HangupWatch:
 
 
 def _has_hung_up(client: socket.socket) -> bool:
-    """Return whether a client that waits for an answer has closed its end."""
+    """Whether a client that waits for an answer has closed its end."""
     try:
         return not client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

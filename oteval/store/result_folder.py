@@ -59,12 +59,12 @@ class ResultFolder:
 
 
 def is_result_folder(path: str | Path) -> bool:
-    """Return whether a path is a folder of results, finished or not."""
+    """Whether a path is a folder of results, finished or not."""
     return any((Path(path) / name).is_file() for name in (RESULTS, UNFINISHED))
 
 
 def read_result_folder(path: str | Path) -> ResultFolder:
-    """Return the files of a folder of results.
+    """The files of a folder of results.
 
     Raises:
         StoreError: It is unfinished or damaged, or a file is missing.

@@ -31,13 +31,13 @@ _PARTS = f"""
 
 
 def _case_number(text: str) -> int:
-    """Return the number of a case by its text, as `number_of` does in SQL."""
+    """The number of a case by its text, as `number_of` does in SQL."""
     digest = hashlib.md5(escaped(text).encode(), usedforsecurity=False).hexdigest()
     return int(digest[:15], 16)
 
 
 def number_of(text: str) -> str:
-    """Return the number of a case by its text, in SQL."""
+    """The number of a case by its text, in SQL."""
     return f"('0x' || left(md5({text}), 15))::BIGINT"
 
 
@@ -58,7 +58,7 @@ _TEXT = f"CASE WHEN run.turn > 1 THEN 'turn ' || run.turn || ': ' ELSE '' END ||
 
 
 def case_column(attributes: Sequence[str]) -> RunExpression:
-    """Return the numbers of the cases of runs.
+    """The numbers of the cases of runs.
 
     Args:
         attributes: The attributes that name a case; the first one present counts.

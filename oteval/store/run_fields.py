@@ -50,7 +50,7 @@ class RunFunction:
     type: pa.DataType
 
     def of(self, run: Trajectory) -> Any:
-        """Return its result for a run that was read."""
+        """Its result for a run that was read."""
         return self.call(column_values(run))
 
 
@@ -94,7 +94,7 @@ class RunFields:
         functions: Mapping[str, RunFunction | RunExpression],
         run_filter: RunFunction | None = None,
     ) -> pa.Table:
-        """Return the results of functions on runs.
+        """The results of functions on runs.
 
         Args:
             runs: A query of rows of ``trajectories``.
@@ -197,12 +197,12 @@ class _ExpressionCaller:
 
 
 def _kept(table: pa.Table) -> pa.Table:
-    """Return the rows that the filter accepts, if there is a filter."""
+    """The rows that the filter accepts, if there is a filter."""
     return table.filter(table[_WANTED]) if _WANTED in table.column_names else table
 
 
 def _copied(column: pa.Array) -> pa.Array:
-    """Return a copy of a column that shares no memory with the rest of its batch."""
+    """A copy of a column that shares no memory with the rest of its batch."""
     return pa.concat_arrays([column, column.slice(0, 0)])
 
 
@@ -213,7 +213,7 @@ def _caller(function: RunFunction | RunExpression) -> _FunctionCaller | _Express
 
 
 def selected(selection: Selection) -> RunFunction:
-    """Return the function that tests the conditions that `condition_of` leaves out."""
+    """The function that tests the conditions that `condition_of` leaves out."""
     excluded = selection.excluded
     if excluded is not None and is_exact(excluded):
         excluded = None

@@ -27,7 +27,7 @@ class RunGroups:
 
 
 def split_at(time_ns: int, before: str, since: str) -> RunExpression:
-    """Return the grouping of runs by whether they began before a time (ns)."""
+    """The grouping of runs by whether they began before a time (ns)."""
 
     def group(run: Trajectory) -> str:
         return before if run.start_ns < time_ns else since
@@ -37,7 +37,7 @@ def split_at(time_ns: int, before: str, since: str) -> RunExpression:
 
 
 def split_by(condition: Condition, name: str, other_name: str) -> RunFunction | RunExpression:
-    """Return the grouping of runs by whether they meet a condition."""
+    """The grouping of runs by whether they meet a condition."""
 
     def group(run: Trajectory) -> str:
         return named(column_values(run))

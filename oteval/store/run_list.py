@@ -62,7 +62,7 @@ class RunKey(NamedTuple):
 
     @classmethod
     def of(cls, row: RunRow) -> RunKey:
-        """Return the key of a run in the list."""
+        """The key of a run in the list."""
         return cls(row["started"], row.id)
 
 
@@ -131,7 +131,7 @@ class RunList:
         self._connection, self._trajectories = connection, trajectories
 
     def state(self) -> StoreState:
-        """Return the version of the store's content."""
+        """The version of the store's content."""
         # Every page runs this query: a union takes half as long as a row of four subqueries.
         table_states = self._connection.execute(
             "SELECT 'runs', coalesce(max(seq), 0), count(*) FROM trajectories "
@@ -143,7 +143,7 @@ class RunList:
         return StoreState(last["runs"], last["scores"], rows["runs"], rows["marks"])
 
     def find(self, name: str) -> RunKey | None:
-        """Return the key of the current trajectory with an id, or None."""
+        """The key of the current trajectory with an id, or None."""
         row = first_row(
             self._connection,
             "SELECT start_ns, trajectory_id FROM trajectories "
@@ -153,7 +153,7 @@ class RunList:
         return RunKey(*row) if row else None
 
     def of_conversations(self, names: Sequence[str], most: int) -> dict[str, ConversationRuns]:
-        """Return the runs of conversations; conversations without runs are left out.
+        """The runs of conversations; conversations without runs are left out.
 
         Args:
             names: The conversations.
@@ -173,7 +173,7 @@ class RunList:
         }
 
     def count(self, selection: Selection, most: int) -> int:
-        """Return how many runs match the filters that have a column.
+        """How many runs match the filters that have a column.
 
         Args:
             selection: The runs.
@@ -197,7 +197,7 @@ class RunList:
         verdict: VerdictFilter | None = None,
         is_forward: bool = False,
     ) -> list[RunKey]:
-        """Return the keys of runs in the order of the list, the newest first.
+        """The keys of runs in the order of the list, the newest first.
 
         Args:
             selection: The runs, by the filters that have a column.
@@ -311,7 +311,7 @@ class RunList:
         yield from (starts[at] for share in _SHARES if (at := int(share * len(starts))))
 
     def containing(self, keys: Sequence[RunKey], words: Sequence[str]) -> list[RunKey]:
-        """Return the runs that may contain some words, without parsing their messages.
+        """The runs that may contain some words, without parsing their messages.
 
         Args:
             keys: The runs.
@@ -333,7 +333,7 @@ class RunList:
         return [key for key in keys if key.id in rows]
 
     def rows(self, keys: Sequence[RunKey], names: Sequence[str] = LISTED) -> list[RunRow]:
-        """Return the runs of some keys in their order, without runs that have changed since.
+        """The runs of some keys in their order, without runs that have changed since.
 
         Args:
             keys: The keys.
@@ -369,7 +369,7 @@ class RunList:
 
 
 def _listed(name: str) -> str:
-    """Return the value of a column, under a name that no column of the table has."""
+    """The value of a column, under a name that no column of the table has."""
     value = listed_sql(name)
     if name == "asked":
         value = f"left({value}, {LONGEST_ASKED})"
@@ -382,6 +382,6 @@ def _table_of(keys: Sequence[RunKey]) -> pa.Table:
 
 
 def _extent(keys: Sequence[RunKey]) -> Range:
-    """Return the times between the first and the last start of some runs."""
+    """The times between the first and the last start of some runs."""
     starts = [key.start_ns for key in keys]
     return Range(min(starts), max(starts))

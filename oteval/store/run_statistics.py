@@ -188,7 +188,7 @@ class RunStatistics:
         evaluators: Sequence[str] = (),
         groups: RunGroups | None = None,
     ) -> SelectedRuns:
-        """Return the statistics of some runs.
+        """The statistics of some runs.
 
         Args:
             selection: The runs.
@@ -260,7 +260,7 @@ class SelectedRuns:
         return self._rows(_FIGURES)[0]
 
     def cases(self) -> tuple[int, int]:
-        """Return the number of cases, and of runs that nothing pairs; 0 without groups."""
+        """The number of cases, and of runs that nothing pairs; 0 without groups."""
         if self._marked is None:
             return 0, 0
         (row,) = self._table(_CASES, []).to_pylist()
@@ -286,7 +286,7 @@ class SelectedRuns:
             yield from batch.to_pylist()
 
     def usages(self) -> list[dict[str, Any]]:
-        """Return the sums of tokens by ``model``, over runs of a single model.
+        """The sums of tokens by ``model``, over runs of a single model.
 
         They are ``runs`` and the columns that `usage_sums.usage_of` reads.
         """
@@ -310,7 +310,7 @@ class SelectedRuns:
         return self._named(self._scored(query))
 
     def shares(self) -> list[dict[str, Any]]:
-        """Return the sums of the shares of passes of cases, by ``evaluator`` and ``group``.
+        """The sums of the shares of passes of cases, by ``evaluator`` and ``group``.
 
         They are ``total``, over the ``cases`` that were judged or failed to be.
         """
@@ -323,7 +323,7 @@ class SelectedRuns:
             yield CaseComparison(**row)
 
     def _named(self, table: pa.Table) -> pa.Table:
-        """Return a table with the names of groups instead of their numbers."""
+        """A table with the names of groups instead of their numbers."""
         names = [self._names[number] for number in table["group_number"].to_pylist()]
         return table.drop_columns(["group_number"]).append_column("group", [pa.array(names, "str")])
 
@@ -336,7 +336,7 @@ class SelectedRuns:
         return self._scored(_WORST.format(most=int(most)))
 
     def failures(self, most: int) -> list[Score]:
-        """Return the first scores that are fails, errors, or not evaluated."""
+        """The first scores that are fails, errors, or not evaluated."""
         table = self._scored(_FAILURES.format(most=int(most)))
         return [score_of(row) for row in table.to_pylist()]
 

@@ -76,7 +76,7 @@ class RunWindows:
         *,
         most: int,
     ) -> list[pa.Table]:
-        """Return the latest runs of groups that ended in periods and have a value.
+        """The latest runs of groups that ended in periods and have a value.
 
         Args:
             source: The observations of the monitor.
@@ -143,7 +143,7 @@ _SCORED = f"""
 
 
 def _runs(source: ObservationSource, window: RunWindow) -> tuple[str, list[Any]]:
-    """Return the query of the latest runs of a period, with its parameters, up to the limit."""
+    """The query of the latest runs of a period, with its parameters, up to the limit."""
     version, keys = group_sql("version")
     values: list[Any] = [*keys, window.since_ns, window.until_ns]
     parts = []

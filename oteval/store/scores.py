@@ -127,12 +127,12 @@ _COLUMNS = [name for name in SCORE_ROWS.names if name != "metadata"]
 
 
 def outcome_condition(outcome: Outcome) -> str:
-    """Return the condition on ``scores`` for an outcome."""
+    """The condition on ``scores`` for an outcome."""
     return _OUTCOMES[outcome]
 
 
 def score_of(row: Mapping[str, Any]) -> Score:
-    """Return the score of a row of ``scores``."""
+    """The score of a row of ``scores``."""
     fields = {name: row[name] for name in _COLUMNS}
     return Score(**fields, metadata=restore(row["metadata"]))
 
@@ -209,7 +209,7 @@ class Scores:
         outcome: Outcome | None = None,
         ids: Iterable[str] | None = None,
     ) -> pa.Table:
-        """Return the numbers of current scores in the order of storage, to be read with `at`.
+        """The numbers of current scores in the order of storage, to be read with `at`.
 
         Args:
             selection: The trajectories, as for `read`.
@@ -251,7 +251,7 @@ class Scores:
             yield from map(score_of, self._rows(page))
 
     def _rows(self, numbers: pa.Table, columns: str = "*") -> Iterable[dict[str, Any]]:
-        """Return the rows with some numbers, which are in the order of storage, in this order."""
+        """The rows with some numbers, which are in the order of storage, in this order."""
         if not len(numbers):
             return ()
         first, last = numbers["seq"][0].as_py(), numbers["seq"][len(numbers) - 1].as_py()
@@ -268,7 +268,7 @@ class Scores:
     def _current(
         self, chosen: str, values: Sequence[Any], scored: str = "TRUE", columns: str = "*"
     ) -> Iterable[dict[str, Any]]:
-        """Return the rows of current scores, without reading the texts of other scores.
+        """The rows of current scores, without reading the texts of other scores.
 
         Args:
             chosen: The joins and conditions that choose scores, as `current_scores` allows.
@@ -286,11 +286,11 @@ class Scores:
         )
 
     def last_number(self) -> int:
-        """Return the number of the score that was stored last; 0 without scores."""
+        """The number of the score that was stored last; 0 without scores."""
         return next_number(self._connection, "scores") - 1
 
     def after(self, number: int, limit: int) -> tuple[list[Score], int]:
-        """Return the current scores among the scores stored after a number, in this order.
+        """The current scores among the scores stored after a number, in this order.
 
         Args:
             number: The number of that score.
@@ -309,7 +309,7 @@ class Scores:
         return [score_of(row) for row in rows], last
 
     def versions(self, evaluator: str) -> list[str]:
-        """Return the versions of an evaluator that gave scores, newest first."""
+        """The versions of an evaluator that gave scores, newest first."""
         rows = self._connection.execute(
             "SELECT version FROM scores WHERE evaluator = ? "
             "GROUP BY version ORDER BY max(seq) DESC",
@@ -318,7 +318,7 @@ class Scores:
         return [version for (version,) in rows]
 
     def by(self, evaluator: str, version: str, trajectory_ids: Collection[str]) -> dict[str, Score]:
-        """Return the current scores of some runs by a version of an evaluator.
+        """The current scores of some runs by a version of an evaluator.
 
         Returns:
             The scores by trajectory id, of the runs that have one.
@@ -331,7 +331,7 @@ class Scores:
         return {row["trajectory_id"]: score_of(row) for row in rows}
 
     def verdicts(self, evaluator: str, version: str) -> tuple[int, int]:
-        """Return how many runs a version of an evaluator passes, and how many it fails."""
+        """How many runs a version of an evaluator passes, and how many it fails."""
         ((passes, fails),) = self._connection.execute(
             "SELECT count(*) FILTER (passed), count(*) FILTER (NOT passed) "  # noqa: S608
             f"FROM scores SEMI JOIN ({current_numbers('WHERE evaluator = ? AND version = ?')}) "
@@ -360,13 +360,13 @@ class Scores:
             )
 
     def export(self) -> pa.RecordBatchReader:
-        """Return the current scores batch by batch."""
+        """The current scores batch by batch."""
         return reader(self._connection, f"FROM {current_scores()}")
 
     def of(
         self, trajectory_ids: Sequence[str], longest: int | None = None
     ) -> dict[str, list[Score]]:
-        """Return the current score of each evaluator by trajectory.
+        """The current score of each evaluator by trajectory.
 
         Args:
             trajectory_ids: The trajectories.
@@ -379,7 +379,7 @@ class Scores:
         return self._newest("trajectory_id", trajectory_ids, longest)
 
     def on_traces(self, trace_ids: Sequence[str]) -> dict[str, list[Score]]:
-        """Return the current score of each evaluator on each trajectory, by trace.
+        """The current score of each evaluator on each trajectory, by trace.
 
         Returns:
             The scores by the trace id of their span, with every id of `trace_ids`.
@@ -414,7 +414,7 @@ class Scores:
     def of_versions(
         self, trajectory_ids: Sequence[str], versions: Sequence[str]
     ) -> dict[tuple[str, str, str], Score]:
-        """Return the current scores of some trajectories that some versions of evaluators gave.
+        """The current scores of some trajectories that some versions of evaluators gave.
 
         A score that another version has replaced is left out.
 
@@ -450,7 +450,7 @@ class Scores:
                 yield score_of(row["before"]), score_of(row["now"])
 
     def compared(self, evaluator: str, version: str) -> tuple[int, tuple[str, ...]]:
-        """Return how many runs `changes` compares, and the earlier versions that scored them."""
+        """How many runs `changes` compares, and the earlier versions that scored them."""
         row = first_row(self._connection, _COMPARED, [evaluator, version] * 2)
         assert row is not None
         return row[0], tuple(row[1] or ())
@@ -483,7 +483,7 @@ class HumanLabels:
         )
 
     def of(self, evaluator: str) -> list[Label]:
-        """Return the current labels for one evaluator or for all evaluators, by time."""
+        """The current labels for one evaluator or for all evaluators, by time."""
         rows = self._connection.execute(
             f"SELECT {_LABEL} FROM current_labels WHERE evaluator IN (?, '') "  # noqa: S608
             "ORDER BY created_ns, trajectory_id",
@@ -492,7 +492,7 @@ class HumanLabels:
         return [_label_of(row) for row in rows]
 
     def on(self, trajectory_id: str) -> list[Label]:
-        """Return the current labels of a trajectory for all evaluators, the newest first."""
+        """The current labels of a trajectory for all evaluators, the newest first."""
         rows = self._connection.execute(
             f"SELECT {_LABEL} FROM current_labels WHERE trajectory_id = ? "  # noqa: S608
             "ORDER BY created_ns DESC, evaluator, person",

@@ -89,7 +89,7 @@ class Sessions:
         self._connection = connection
 
     def find(self, names: Sequence[str]) -> list[StoredSession]:
-        """Return the sessions that some names stand for, in their order.
+        """The sessions that some names stand for, in their order.
 
         Args:
             names: Ids of trajectories, traces or conversations, or beginnings of them.
@@ -138,7 +138,7 @@ class Sessions:
         return list(widened.values())
 
     def _invocations(self, sessions: Sequence[StoredSession]) -> list[_RecordedInvocation | None]:
-        """Return the invocation of each session; None if it has none, or several."""
+        """The invocation of each session; None if it has none, or several."""
         ids_of: dict[str, set[str]] = defaultdict(set)
         traces = {trace for session in sessions for trace in session.trace_ids}
         with wanted(self._connection, "trace_id", sorted(traces)):
@@ -195,7 +195,7 @@ class Sessions:
         }
 
     def _exact(self, names: Sequence[str]) -> dict[str, tuple[str, str, list[str]]]:
-        """Return the whole id, the kind and the trajectories of each name that is an id."""
+        """The whole id, the kind and the trajectories of each name that is an id."""
         matches: dict[str, tuple[str, str, list[str]]] = {}
         for kind, query in _IDS.items():
             missing = [name for name in names if name not in matches]
@@ -227,7 +227,7 @@ class Sessions:
         )
 
     def _rows(self, roots: Sequence[str]) -> list[_Row]:
-        """Return some trajectories with their sub-agents and all histories, by start."""
+        """Some trajectories with their sub-agents and all histories, by start."""
         with wanted(self._connection, "id", roots):
             rows = self._connection.execute(_FAMILY).fetchall()
         return [_Row(*row) for row in rows]
@@ -245,7 +245,7 @@ class _Families:
                 self._below[row.parent_id].append(row.trajectory_id)
 
     def of(self, roots: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the ids of trajectories with their sub-agents, and those of their traces."""
+        """The ids of trajectories with their sub-agents, and those of their traces."""
         family: dict[str, None] = {}
         waiting = list(roots)
         while waiting:

@@ -109,7 +109,7 @@ class ShardedStore(Store):
         return True
 
     def contents(self) -> StoreContents:
-        """Return how much the databases contain together, and how much space they take."""
+        """How much the databases contain together, and how much space they take."""
         sizes = (_size(path) for path in self.paths)
         return replace(read_contents(self._connection, ""), bytes=sum(sizes))
 
@@ -173,7 +173,7 @@ def _attach_copy(connection: duckdb.DuckDBPyConnection, path: str, name: str) ->
 
 
 def is_up_to_date(path: str) -> bool:
-    """Return whether a database has the newest schema, and all of its traces are reconstructed.
+    """Whether a database has the newest schema, and all of its traces are reconstructed.
 
     Any number of processes can ask at once.
 
@@ -221,7 +221,7 @@ def _combine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> Non
 
 
 def _part(connection: duckdb.DuckDBPyConnection, table: str, index: int, path: str) -> str:
-    """Return the query for the rows of one shard in a table."""
+    """The query for the rows of one shard in a table."""
     # Asking `duckdb_columns()` would bind all views, for ten times as long.
     description = connection.execute(f'FROM "{table}" LIMIT 0').description
     columns = {str(column[0]) for column in description or ()}
@@ -241,7 +241,7 @@ def _part(connection: duckdb.DuckDBPyConnection, table: str, index: int, path: s
 
 
 def _new_content(part: str, table: str, index: int) -> str:
-    """Return the query for those rows of a shard whose content no earlier shard has."""
+    """The query for those rows of a shard whose content no earlier shard has."""
     for earlier in range(index):
         same = " AND ".join(f"e.{column} = p.{column}" for column in _SAME_CONTENT[table])
         part = (

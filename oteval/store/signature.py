@@ -42,13 +42,13 @@ class Signature:
 
 
 def name_hash(text: str) -> int:
-    """Return a 63-bit hash of a text."""
+    """A 63-bit hash of a text."""
     data = escaped(text).encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1
 
 
 def signature_of(messages: Sequence[Message]) -> Signature:
-    """Return the columns of some messages."""
+    """The columns of some messages."""
     calls = [(at, call) for at, message in enumerate(messages) for call in message.tool_calls]
     hashes = tuple(
         None if call.arguments is None else call_hash(call.name, call.arguments)

@@ -76,7 +76,7 @@ def span_column_table(spans: SpanColumns) -> pa.Table:
 
 
 def _of_origins(spans: SpanColumns) -> tuple[list[str], list[str], list[str]]:
-    """Return the service, the scope and its version of each origin."""
+    """The service, the scope and its version of each origin."""
     services = [str(origin.resource.get("service.name", "")) for origin in spans.origins]
     return (
         services,
@@ -90,7 +90,7 @@ def _shared(values: Sequence[str], origin: _Integers) -> pa.Array:
 
 
 def _rare(spans: SpanColumns) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return the columns ``events``, ``links`` and ``rest``, which most spans leave empty."""
+    """The columns ``events``, ``links`` and ``rest``, which most spans leave empty."""
     whole_spans: Mapping[int, Span] = spans.whole
     events: list[str | None] = [None] * len(spans)
     links, other_fields = events.copy(), events.copy()
@@ -141,7 +141,7 @@ class _Attributes:
         self._of_key = {key: np.flatnonzero(self._all.key == code) for key, code in codes.items()}
 
     def _preferred(self, names: Sequence[str], is_valid: npt.NDArray[np.bool_]) -> _Integers:
-        """Return each span's attribute with the first of some names that has a valid value."""
+        """Each span's attribute with the first of some names that has a valid value."""
         preferred = np.full(len(self._spans), _MISSING)
         for name in reversed(names):
             if (indexes := self._of_key.get(name)) is not None:
@@ -150,11 +150,11 @@ class _Attributes:
         return preferred
 
     def first_text(self, names: Sequence[str]) -> _Integers:
-        """Return each span's attribute of some names that is a text."""
+        """Each span's attribute of some names that is a text."""
         return self._preferred(names, self._all.is_text)
 
     def promoted(self, names: Sequence[str]) -> pa.Array:
-        """Return the first value of some names that is not empty, as a text."""
+        """The first value of some names that is not empty, as a text."""
         attributes = self._all
         is_valid = np.ones(len(attributes.key), np.bool_)
         is_valid[attributes.is_text] = (attributes.text.end > attributes.text.start)[
@@ -172,7 +172,7 @@ class _Attributes:
         return encodable_array(values, pa.string())
 
     def number(self, names: Sequence[str]) -> pa.Array:
-        """Return the first integer of some names."""
+        """The first integer of some names."""
         preferred = self._preferred(names, self._all.is_integer)
         is_missing = preferred == _MISSING
         if is_missing.all():
@@ -180,14 +180,14 @@ class _Attributes:
         return pa.array(self._number[preferred], pa.int64(), mask=is_missing)
 
     def texts(self, indexes: _Integers) -> pa.Array:
-        """Return the texts of some attributes, null for a span without one."""
+        """The texts of some attributes, null for a span without one."""
         is_there = indexes != _MISSING
         if not is_there.any():
             return pa.nulls(len(indexes), pa.string())
         return self.source.array(Slices(self._start[indexes], self._end[indexes]), is_there)
 
     def key_names(self, indexes: _Integers) -> pa.Array:
-        """Return the keys of some attributes, null for a span without one."""
+        """The keys of some attributes, null for a span without one."""
         keys = encodable_array([*self._all.keys, None], pa.string())
         return keys.take(pa.array(self._key[indexes]))
 
@@ -204,7 +204,7 @@ class _Attributes:
         )
 
     def remaining(self, *stored: _Integers) -> pa.Array:
-        """Return the attributes that have no column, as one JSON text for each span."""
+        """The attributes that have no column, as one JSON text for each span."""
         is_kept = np.ones(len(self._all.key), np.bool_)
         for indexes in stored:
             is_kept[indexes[indexes != _MISSING]] = False

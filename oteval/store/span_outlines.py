@@ -24,11 +24,11 @@ class SpanOutlines:
         self._connection = connection
 
     def count(self, trace_id: str) -> int:
-        """Return the number of spans of a trace."""
+        """The number of spans of a trace."""
         return number(self._connection, "SELECT count(*) FROM spans WHERE trace_id = ?", [trace_id])
 
     def of(self, trace_id: str) -> list[Span]:
-        """Return the spans of a trace with their ids, names, times and status alone."""
+        """The spans of a trace with their ids, names, times and status alone."""
         rows = with_memory(
             self._connection,
             lambda: self._connection.execute(
@@ -44,7 +44,7 @@ class SpanOutlines:
         ]
 
     def one(self, trace_id: str, span_id: str) -> Span | None:
-        """Return a span of a trace, complete, or None."""
+        """A span of a trace, complete, or None."""
         seq_row = first_row(
             self._connection,
             "SELECT seq FROM spans WHERE span_id = ? AND trace_id = ?",
@@ -53,7 +53,7 @@ class SpanOutlines:
         return self.whole(trace_id, [seq_row[0]]).get(span_id) if seq_row else None
 
     def whole(self, trace_id: str, seqs: Sequence[int]) -> dict[str, Span]:
-        """Return some spans of a trace, complete, by their ids.
+        """Some spans of a trace, complete, by their ids.
 
         Args:
             trace_id: The trace.

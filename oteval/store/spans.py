@@ -46,7 +46,7 @@ _LOG_COLUMNS = ", ".join(LOG_SCHEMA.names)
 
 
 def _same_time(incoming: pa.Table) -> str:
-    """Return the condition that a stored span begins while those of a table do.
+    """The condition that a stored span begins while those of a table do.
 
     A duplicate begins when its original does. With this condition DuckDB skips the row groups of
     other times, so that loading stays linear.
@@ -79,7 +79,7 @@ class SpanBatch:
         self.written = WriteResult()
 
     def __len__(self) -> int:
-        """Return the number of spans to insert."""
+        """The number of spans to insert."""
         return sum(table.num_rows for table in self._tables)
 
     @property
@@ -135,7 +135,7 @@ class SpanBatch:
             self._first = None
 
     def table(self) -> pa.Table:
-        """Return the spans as one table."""
+        """The spans as one table."""
         return pa.concat_tables(self._tables) if self._tables else span_table((), 0)
 
     def split(self, max_bytes: int) -> list[SpanBatch]:
@@ -202,7 +202,7 @@ class Spans:
         return first
 
     def batch(self) -> SpanBatch:
-        """Return an empty batch, to be filled and then inserted."""
+        """An empty batch, to be filled and then inserted."""
         return SpanBatch(self._next)
 
     def insert(self, batch: SpanBatch) -> WriteResult:
@@ -303,7 +303,7 @@ class Spans:
         return WriteResult(stored, table.num_rows - stored)
 
     def spool_position(self) -> tuple[int, int]:
-        """Return the segment and offset up to which the spool is stored."""
+        """The segment and offset up to which the spool is stored."""
         position_row = first_row(self._connection, 'SELECT segment, "offset" FROM spool_position')
         return (int(position_row[0]), int(position_row[1])) if position_row else (0, 0)
 
@@ -339,7 +339,7 @@ class Spans:
         return written, logs_written
 
     def pull_position(self, source: str) -> str | None:
-        """Return the text that `commit_pulled` stored last for a source, or None."""
+        """The text that `commit_pulled` stored last for a source, or None."""
         query = "SELECT position FROM pull_positions WHERE source = ?"
         position_row = first_row(self._connection, query, [source])
         return str(position_row[0]) if position_row else None
@@ -367,7 +367,7 @@ class Spans:
         return with_memory(self._connection, commit)
 
     def count(self) -> tuple[int, int]:
-        """Return the number of spans and of log records, archived ones included."""
+        """The number of spans and of log records, archived ones included."""
         spans = number(self._connection, "SELECT count(*) FROM spans") + self._archive.count(
             "spans"
         )
@@ -375,7 +375,7 @@ class Spans:
         return spans, logs
 
     def archived(self) -> int:
-        """Return the number of archived rows."""
+        """The number of archived rows."""
         return self._archive.count("spans") + self._archive.count("logs")
 
     def of_traces(
@@ -426,7 +426,7 @@ class Spans:
         return read_spans, [log_of(row) for row in archived_rows]
 
     def first_of_traces(self, trace_ids: Sequence[str]) -> list[Span]:
-        """Return the first span of each of some traces, without its content.
+        """The first span of each of some traces, without its content.
 
         Archived traces are left out.
         """
@@ -442,7 +442,7 @@ class Spans:
         ]
 
     def _row_ranges(self) -> list[Range]:
-        """Return the range of `seq` that holds the rows of the traces in the table ``wanted``.
+        """The range of `seq` that holds the rows of the traces in the table ``wanted``.
 
         Only two narrow columns are read. The range lets DuckDB skip row groups of wide columns.
         """
@@ -470,11 +470,11 @@ class Spans:
         return [name] if name in matches else matches
 
     def export(self) -> pa.RecordBatchReader:
-        """Return all spans, archived ones included, batch by batch."""
+        """All spans, archived ones included, batch by batch."""
         return self._exported("spans")
 
     def export_logs(self) -> pa.RecordBatchReader:
-        """Return all log records, archived ones included, batch by batch."""
+        """All log records, archived ones included, batch by batch."""
         return self._exported("logs")
 
     def pages(self) -> Iterator[list[Span]]:
@@ -521,12 +521,12 @@ def _spans_of_table(table: pa.Table) -> list[Span]:
 
 
 def _ids(table: pa.Table) -> Iterator[tuple[str, str]]:
-    """Return the trace and span id of each row."""
+    """The trace and span id of each row."""
     return zip(table["trace_id"].to_pylist(), table["span_id"].to_pylist(), strict=True)
 
 
 def _has_distinct_ids(table: pa.Table) -> bool:
-    """Return whether no two rows have the same span id, so no two are the same span."""
+    """Whether no two rows have the same span id, so no two are the same span."""
     ids = table["span_id"].to_pylist()
     return len(set(ids)) == len(ids)
 

@@ -217,7 +217,7 @@ _Sources = tuple[tuple[int, tuple[str, ...]], ...]
 
 @lru_cache(maxsize=1024)
 def _sources(keys: tuple[str, ...]) -> tuple[_Sources, _Sources, _Sources]:
-    """Return the promoted columns that a span's attributes can fill, each with these attributes.
+    """The promoted columns that a span's attributes can fill, each with these attributes.
 
     Spans of one kind have the same attributes, so most results come from the cache.
     """
@@ -252,7 +252,7 @@ def _first_number(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> int |
 
 
 def _first_content(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
-    """Return the name of the first attribute with a text as its value."""
+    """The name of the first attribute with a text as its value."""
     for key in keys:
         if isinstance(attributes[key], str):
             return key
@@ -306,17 +306,17 @@ def _span_row(span: Span, seq: int, cache: _JsonCache) -> tuple[Any, ...]:
 
 
 def events_text(events: Sequence[Event]) -> str:
-    """Return the value of the column ``events``."""
+    """The value of the column ``events``."""
     return dumps([[e.name, e.time_ns, e.attributes, e.dropped_attributes] for e in events])
 
 
 def links_text(links: Sequence[Link]) -> str:
-    """Return the value of the column ``links``."""
+    """The value of the column ``links``."""
     return dumps([[link.trace_id, link.span_id, link.attributes] for link in links])
 
 
 def rest_text(span: Span) -> str | None:
-    """Return the value of the column ``rest``: the fields that usually have their default."""
+    """The value of the column ``rest``: the fields that usually have their default."""
     if not (
         span.flags
         or span.trace_state
@@ -338,12 +338,12 @@ SPAN_COLUMNS = (
 
 
 def spans_of(table: pa.Table) -> list[Span]:
-    """Return the spans of a table of `SPAN_COLUMNS`."""
+    """The spans of a table of `SPAN_COLUMNS`."""
     return spans_of_rows(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
 
 def spans_of_rows(rows: Iterable[tuple[Any, ...]]) -> list[Span]:
-    """Return the spans of rows of `SPAN_COLUMNS`."""
+    """The spans of rows of `SPAN_COLUMNS`."""
     resources: dict[str, dict[str, Any]] = {}
     spans = []
     for row in rows:
@@ -409,7 +409,7 @@ def _log_row(record: LogRecord, seq: int, cache: _JsonCache) -> tuple[Any, ...]:
 
 
 def log_of(row: Mapping[str, Any]) -> LogRecord:
-    """Return the log record of a row of ``logs``."""
+    """The log record of a row of ``logs``."""
     return LogRecord(
         trace_id=row["trace_id"],
         span_id=row["span_id"],

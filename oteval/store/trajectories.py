@@ -88,7 +88,7 @@ class _StoredRun(NamedTuple):
 
 
 def _length(row: Mapping[str, Any]) -> int:
-    """Return the number of a trajectory's own messages and calls."""
+    """The number of a trajectory's own messages and calls."""
     return len(row["roles"]) + len(row["call_names"])
 
 
@@ -203,7 +203,7 @@ class Trajectories:
     def _newest_revisions(
         self, trace_ids: Sequence[str], times: Sequence[Range]
     ) -> dict[str, tuple[int, str | None]]:
-        """Return the newest revision of each trajectory that was ever rooted in some traces.
+        """The newest revision of each trajectory that was ever rooted in some traces.
 
         Returns:
             Its number and fingerprint by id. The fingerprint is None if it is superseded.
@@ -257,7 +257,7 @@ class Trajectories:
         yield from (keys.slice(at, page) for at in range(0, keys.num_rows, page))
 
     def key_table(self, selection: Selection = EVERYTHING) -> pa.Table:
-        """Return the table of all `keys` of a selection."""
+        """The table of all `keys` of a selection."""
         clause, values = condition_of(selection)
         runs = f"FROM current_trajectories WHERE {clause}"
         if is_exact(selection):
@@ -293,7 +293,7 @@ class Trajectories:
             yield from (built[name] for name in starts if name in built)
 
     def matching(self, keys: pa.Table, selection: Selection) -> set[str]:
-        """Return the ids of trajectories that meet conditions that SQL cannot test exactly.
+        """The ids of trajectories that meet conditions that SQL cannot test exactly.
 
         Conditions that their columns decide are decided there, and only the other runs are read.
 
@@ -305,7 +305,7 @@ class Trajectories:
         return self._accepted(keys, selection, runs, [])
 
     def matching_revisions(self, revisions: pa.Table, selection: Selection) -> set[str]:
-        """Return the ids of revisions that meet conditions that SQL cannot test exactly.
+        """The ids of revisions that meet conditions that SQL cannot test exactly.
 
         Args:
             revisions: Their ``trajectory_id``, ``rev`` and ``start_ns``, as for `matching`.
@@ -338,7 +338,7 @@ class Trajectories:
         return build_trajectories(self._rows_with_history(names))
 
     def _rows_with_history(self, names: Sequence[str]) -> pa.Table:
-        """Return the current rows of some trajectories and of all their histories."""
+        """The current rows of some trajectories and of all their histories."""
         with wanted(self._connection, "id", names):
             return fetch(
                 self._connection,
@@ -354,7 +354,7 @@ class Trajectories:
             )
 
     def of(self, names: Sequence[str]) -> dict[str, Trajectory]:
-        """Return the current trajectories with some ids, by id."""
+        """The current trajectories with some ids, by id."""
         by_id = self._with_history(names)
         return {name: by_id[name] for name in names if name in by_id}
 
@@ -379,7 +379,7 @@ class Trajectories:
         cached: Mapping[str, Trajectory],
         max_ranges: int = MAX_WIDE_RANGES,
     ) -> tuple[dict[str, Mapping[str, Any]], dict[str, Trajectory]]:
-        """Return the rows of some trajectories and of their histories, by id.
+        """The rows of some trajectories and of their histories, by id.
 
         Args:
             starts: As for `starting_at`.
@@ -417,7 +417,7 @@ class Trajectories:
         return rows, built
 
     def _lineage(self, starts: Mapping[str, int], skipped: Container[str]) -> dict[str, _Link]:
-        """Return the links of some trajectories and of all their histories.
+        """The links of some trajectories and of all their histories.
 
         Histories are looked up in stretches of time before the trajectories, each longer than the
         last. A history that began elsewhere before it changed ends its lineage.
@@ -451,7 +451,7 @@ class Trajectories:
         return lineage
 
     def _rows_at(self, starts: Mapping[str, int], max_ranges: int) -> dict[str, Mapping[str, Any]]:
-        """Return the current rows of the trajectories that begin at these times (ns)."""
+        """The current rows of the trajectories that begin at these times (ns)."""
         columns = {"id": pa.array(starts, _TEXT), "ns": pa.array(starts.values(), _BIG)}
         with registered(self._connection, "wanted", pa.table(columns)):
             table = rows_in(
@@ -465,7 +465,7 @@ class Trajectories:
         return {row["trajectory_id"]: row for row in rows_of(table)}
 
     def _rows_anywhere(self, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Return the current rows of some trajectories, whenever they begin."""
+        """The current rows of some trajectories, whenever they begin."""
         with wanted(self._connection, "trajectory_id", names):
             table = fetch(
                 self._connection,
@@ -474,7 +474,7 @@ class Trajectories:
         return {row["trajectory_id"]: row for row in rows_of(table)}
 
     def get(self, name: str) -> Trajectory:
-        """Return the current trajectory that an id, or the beginning of one, names.
+        """The current trajectory that an id, or the beginning of one, names.
 
         Args:
             name: The id of a trajectory, or else of one of its traces or its root span.
@@ -491,7 +491,7 @@ class Trajectories:
         raise NotFound(f"no trajectory {name!r}; oteval trajectories lists them")
 
     def named(self, name: str) -> list[Trajectory]:
-        """Return the current trajectories that a name identifies: one, or a conversation's turns.
+        """The current trajectories that a name identifies: one, or a conversation's turns.
 
         Args:
             name: As for `get`, or the id of a conversation or the beginning of one.
@@ -519,7 +519,7 @@ class Trajectories:
         return [turns[trajectory_id] for trajectory_id in ids]
 
     def ids_with_prefix(self, name: str) -> list[str]:
-        """Return the ids of current trajectories that begin with a text, by start."""
+        """The ids of current trajectories that begin with a text, by start."""
         return self._ids_where(_NAMED_BY[0], name)
 
     def _ids_where(self, condition: str, name: str) -> list[str]:
@@ -531,7 +531,7 @@ class Trajectories:
         return [trajectory_id for (trajectory_id,) in rows]
 
     def count(self, selection: Selection = EVERYTHING) -> int:
-        """Return the number of current trajectories of a selection that `is_exact` accepts."""
+        """The number of current trajectories of a selection that `is_exact` accepts."""
         clause, values = condition_of(selection)
         total = number(
             self._connection,
@@ -541,14 +541,14 @@ class Trajectories:
         return total if selection.limit is None else min(total, selection.limit)
 
     def export(self) -> pa.RecordBatchReader:
-        """Return the current trajectories batch by batch."""
+        """The current trajectories batch by batch."""
         return reader(self._connection, "SELECT * FROM current_trajectories")
 
 
 def _unchanged(
     lineage: Mapping[str, _Link], cached: Mapping[str, Trajectory]
 ) -> dict[str, Trajectory]:
-    """Return the cached trajectories that are unchanged, with unchanged histories."""
+    """The cached trajectories that are unchanged, with unchanged histories."""
     unchanged: dict[str, Trajectory] = {}
     for name, link in sorted(lineage.items(), key=lambda item: item[1].start_ns):
         trajectory = cached.get(name)
@@ -560,5 +560,5 @@ def _unchanged(
 
 
 def _width(rows: Collection[Mapping[str, Any]]) -> int:
-    """Return the mean bytes of some rows."""
+    """The mean bytes of some rows."""
     return sum(len(row[name]) for row in rows for name in _WIDE) // max(1, len(rows))

@@ -150,7 +150,7 @@ _MAX_INT64 = (1 << 63) - 1
 
 
 def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
-    """Return the columns of a trajectory, except its revision and its number."""
+    """The columns of a trajectory, except its revision and its number."""
     signature = signature_of(trajectory.own_messages)
     history = trajectory.history
     row: dict[str, Any] = {
@@ -205,14 +205,14 @@ def _documents_text(documents: Sequence[RetrievedDocument]) -> str:
 
 
 def _fingerprint(row: Mapping[str, Any]) -> str:
-    """Return a hash of a trajectory's content."""
+    """A hash of a trajectory's content."""
     newer = (name for name in (*_NEWER_COUNTS, *_NEWER_LISTS, *_NEWER_TEXTS) if row[name])
     content = dumps({name: row[name] for name in (*_FINGERPRINT_COLUMNS, *newer)})
     return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
 
 def _int64(tokens: int) -> int:
-    """Return a count that a column can hold; spans may claim any number."""
+    """A count that a column can hold; spans may claim any number."""
     return max(-_MAX_INT64, min(tokens, _MAX_INT64))
 
 
@@ -262,18 +262,18 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
 
 
 def _identity(row: Mapping[str, Any], kind: str, stored: str | None) -> str:
-    """Return the user or version of a row, from its attributes if the row is old."""
+    """The user or version of a row, from its attributes if the row is old."""
     return identity_in(kind, restore(row["attributes"])) if stored is None else stored
 
 
 def _items(text: str) -> Sequence[Any]:
-    """Return the items of a JSON list; most are empty."""
+    """The items of a JSON list; most are empty."""
     items: list[Any] = [] if text == "[]" else restore(text)
     return items
 
 
 def build_trajectories(table: pa.Table) -> dict[str, Trajectory]:
-    """Return the trajectories of some rows by id; their histories are among the rows."""
+    """The trajectories of some rows by id; their histories are among the rows."""
     rows = {row["trajectory_id"]: row for row in rows_of(table)}
     built: dict[str, Trajectory] = {}
     for name in rows:
@@ -307,7 +307,7 @@ _MESSAGE_FIELDS = (
 
 
 def message_fields(message: Message) -> dict[str, Any]:
-    """Return the fields of a message that differ from their defaults, as JSON values.
+    """The fields of a message that differ from their defaults, as JSON values.
 
     Unlike OpenAI's form this is lossless; `message_of` reads it.
     """
@@ -339,7 +339,7 @@ def _call_fields(call: ToolCall) -> dict[str, Any]:
 
 
 def call_arguments(messages: str, count: int) -> list[Any] | None:
-    """Return the arguments of the calls in the last messages of a row.
+    """The arguments of the calls in the last messages of a row.
 
     Args:
         messages: The column ``messages``.
@@ -356,7 +356,7 @@ def call_arguments(messages: str, count: int) -> list[Any] | None:
 
 
 def message_of(json_fields: Mapping[str, Any]) -> Message:
-    """Return the message that `message_fields` gave these fields for."""
+    """The message that `message_fields` gave these fields for."""
     if "tool_calls" not in json_fields and "parts" not in json_fields:
         return Message(**json_fields)
     calls = tuple([ToolCall(**call) for call in json_fields.get("tool_calls", ())])

@@ -199,7 +199,7 @@ class Variants:
     def _chosen(
         self, cursor: duckdb.DuckDBPyConnection, selection: Selection, stack: ExitStack
     ) -> tuple[dict[str, str], list[Any]]:
-        """Return the parts of `_CHOSEN` that depend on the selection, with their parameters."""
+        """The parts of `_CHOSEN` that depend on the selection, with their parameters."""
         if is_exact(selection):
             clause, values = condition_of(selection)
             last = ""

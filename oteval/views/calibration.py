@@ -19,7 +19,7 @@ _SHOWN = 20
 
 
 def calibration_view(calibration: Calibration) -> RenderableType:
-    """Return the figures of a calibration, the confusion matrix and the disagreements.
+    """The figures of a calibration, the confusion matrix and the disagreements.
 
     Args:
         calibration: The calibration.

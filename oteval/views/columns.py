@@ -86,7 +86,7 @@ class Trimmed:
 
 
 def _printable(segment: Segment) -> Segment:
-    """Return a segment whose text cannot control the terminal."""
+    """A segment whose text cannot control the terminal."""
     text, style, control = segment
     return segment if control else Segment(printable(text), style)
 
@@ -111,7 +111,7 @@ class Columns:
         self._rows.append(values + ("",) * (len(self._columns) - len(values)))
 
     def whole(self) -> tuple[list[Column], list[list[Text]]]:
-        """Return the columns, without optional ones that are empty, and the rows of whole cells."""
+        """The columns, without optional ones that are empty, and the rows of whole cells."""
         columns = [
             at
             for at, column in enumerate(self._columns)
@@ -137,11 +137,11 @@ class Columns:
                     yield Trimmed(Padding(full_text, (0, 0, 0, _INDENT)))
 
     def _is_below(self, at: int, width: int) -> bool:
-        """Return whether a wrapping column has cells that do not fit its width."""
+        """Whether a wrapping column has cells that do not fit its width."""
         return self._columns[at].wraps and width < self._natural(at)
 
     def _widths(self, width: int, left_out: Sequence[int] = ()) -> dict[int, int]:
-        """Return the columns to show, by place, with the width of each."""
+        """The columns to show, by place, with the width of each."""
         natural = {at: self._natural(at) for at in range(len(self._columns))}
         columns = [
             at

@@ -29,12 +29,12 @@ _PLURALS = {"trajectories": "revisions of trajectories"}
 
 
 def deleted_text(deleted: DeletedRows) -> str:
-    """Return how much was deleted of each kind, in one line."""
+    """How much was deleted of each kind, in one line."""
     return f"deleted: {_counts(asdict(deleted)) or 'nothing'}"
 
 
 def audit_table(entries: Iterable[AuditEntry]) -> Columns:
-    """Return the entries of the audit log, one a line."""
+    """The entries of the audit log, one a line."""
     table = Columns(
         Column("time (UTC)"),
         Column("who", least=8, most=24),

@@ -29,7 +29,7 @@ def diff_view(
     *,
     starts: tuple[int, int] = (0, 0),
 ) -> RenderableType:
-    """Return two trajectories side by side, the first divergence marked.
+    """Two trajectories side by side, the first divergence marked.
 
     Args:
         left: The first.
@@ -69,7 +69,7 @@ def _system(pairs: Sequence[AlignedPair]) -> Iterator[RenderableType]:
 
 
 def _numbers(pair: AlignedPair, starts: tuple[int, int]) -> tuple[str, str]:
-    """Return the numbers of a pair's messages, as `oteval show` prints them."""
+    """The numbers of a pair's messages, as `oteval show` prints them."""
     places = zip((pair.left_at, pair.right_at), starts, strict=True)
     left, right = ("" if at is None else str(at + start) for at, start in places)
     return left, right
@@ -90,7 +90,7 @@ def _cells(pair: AlignedPair, numbers: tuple[str, str]) -> Iterator[Text]:
 
 
 def _shared_start(pair: AlignedPair) -> int:
-    """Return the offset to show two contents from, so that their first difference is visible."""
+    """The offset to show two contents from, so that their first difference is visible."""
     if pair.left is None or pair.right is None:
         return 0
     left, right = pair.left.content or "", pair.right.content or ""
@@ -101,7 +101,7 @@ def _shared_start(pair: AlignedPair) -> int:
 
 
 def _said(message: Message | None, start: int, style: str) -> Text:
-    """Return a message's content from `start` on, with its calls."""
+    """A message's content from `start` on, with its calls."""
     if message is None:
         return Text("—", style="dim")
     text = Text(f"{clean(message.role)}: ", style=style or ROLE_STYLES.get(message.role, ""))

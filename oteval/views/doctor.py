@@ -16,7 +16,7 @@ _STYLES = {"on": "green", "off": "yellow", "arrived": "green", "failed": "red"}
 
 
 def doctor_view(report: DoctorReport) -> Iterator[RenderableType]:
-    """Return the sections of a report: libraries, HTTP clients, variables, destination."""
+    """The sections of a report: libraries, HTTP clients, variables, destination."""
     yield _libraries(report)
     if report.clients:
         yield ""

@@ -33,7 +33,7 @@ _LONGEST_NAME = 120
 
 
 def experiment_junit(results: ExperimentResults) -> str:
-    """Return an experiment as JUnit XML: a suite for each key and one for the target."""
+    """An experiment as JUnit XML: a suite for each key and one for the target."""
     suites = {
         "target": [
             JUnitCase(_name(row), "error" if row.run.error else "", row.run.error)
@@ -55,7 +55,7 @@ def _name(row: ResultRow) -> str:
 
 
 def comparison_junit(comparison: Comparison) -> str:
-    """Return a comparison as JUnit XML: a case for each figure, failed where it regressed."""
+    """A comparison as JUnit XML: a case for each figure, failed where it regressed."""
     cases = [
         JUnitCase(
             difference.key,
@@ -73,7 +73,7 @@ def comparison_junit(comparison: Comparison) -> str:
 
 
 def comparative_junit(results: ComparativeResults) -> str:
-    """Return a pairwise comparison as JUnit XML: a case for each pair, failed where b lost."""
+    """A pairwise comparison as JUnit XML: a case for each pair, failed where b lost."""
     suites: dict[str, list[JUnitCase]] = {}
     for pair in results.pairs():
         is_worse = pair.verdict() == "a"
@@ -85,7 +85,7 @@ def comparative_junit(results: ComparativeResults) -> str:
 
 
 def experiment_markdown(results: ExperimentResults, comparison: Comparison | None = None) -> str:
-    """Return an experiment as Markdown, with a comparison if one is given."""
+    """An experiment as Markdown, with a comparison if one is given."""
     parts = [
         f"# {markdown_cell(results.name)}",
         failed_targets(results) or f"{counted(len(results), 'run')}, 0 failed.",
@@ -101,7 +101,7 @@ def _short_cell(title: str) -> str:
 
 
 def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
-    """Return a comparison as Markdown."""
+    """A comparison as Markdown."""
     title = f"{'#' * level} {markdown_cell(comparison.a.name)} → {markdown_cell(comparison.b.name)}"
     table = markdown_columns(comparison_table(comparison))
     worse = [
@@ -119,7 +119,7 @@ def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
 
 
 def comparative_markdown(results: ComparativeResults) -> str:
-    """Return a pairwise comparison as Markdown."""
+    """A pairwise comparison as Markdown."""
     parts = [f"# {markdown_cell(results.name)}", markdown_columns(comparative_table(results))]
     if ranking := results.ranking():
         parts.append(markdown_columns(ranking_table(ranking)))

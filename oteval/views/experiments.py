@@ -56,7 +56,7 @@ _LONGEST_NAME = 40
 
 
 def number(value: float | None, sign: bool = False) -> str:
-    """Return a figure with three decimals, or "-" where there is none."""
+    """A figure with three decimals, or "-" where there is none."""
     if value is None or math.isnan(value):
         return "-"
     if math.isinf(value):
@@ -65,14 +65,14 @@ def number(value: float | None, sign: bool = False) -> str:
 
 
 def p_text(value: float | None) -> str:
-    """Return a p-value; values below 0.001 as "<0.001", and "-" where there is none."""
+    """A p-value; values below 0.001 as "<0.001", and "-" where there is none."""
     if value is None:
         return "-"
     return "<0.001" if value < 0.0005 else f"{value:.3f}"
 
 
 def interval_text(interval: Sequence[float] | None, sign: bool = False) -> str:
-    """Return an interval, or "-" where there is none."""
+    """An interval, or "-" where there is none."""
     return "-" if interval is None else f"[{', '.join(number(end, sign=sign) for end in interval)}]"
 
 
@@ -82,7 +82,7 @@ def k_text(values: Mapping[int, float]) -> str:
 
 
 def figures_table(results: ExperimentResults) -> Columns:
-    """Return the figures of an experiment by score key."""
+    """The figures of an experiment by score key."""
     figures = results.summary()
     repeated = any(figure.pass_hat for figure in figures)
     table = Columns(
@@ -125,7 +125,7 @@ def failed_targets(results: ExperimentResults) -> str:
 
 
 def run_errors_table(results: ExperimentResults) -> Columns | None:
-    """Return the failures, one per line; None if there are none."""
+    """The failures, one per line; None if there are none."""
     table = Columns(
         Column("example", least=8, most=20),
         Column("failed part", least=10, most=20),
@@ -145,7 +145,7 @@ def run_errors_table(results: ExperimentResults) -> Columns | None:
 
 
 def comparison_view(comparison: Comparison) -> RenderableType:
-    """Return how two experiments differ: counts of changes, a table of figures, then examples."""
+    """How two experiments differ: counts of changes, a table of figures, then examples."""
     parts: list[RenderableType] = [*_sides(comparison)]
     parts += [Text(line) for line in changed_lines(comparison)]
     parts += [comparison_table(comparison)]
@@ -171,7 +171,7 @@ def changed_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def changed_line(comparison: Comparison, difference: Difference) -> str:
-    """Return how many examples of a figure got worse and better, and which."""
+    """How many examples of a figure got worse and better, and which."""
     parts: list[str] = []
     unit = _unit(comparison)
     for rows, word in ((difference.worse, "worse"), (difference.better, "better")):
@@ -187,7 +187,7 @@ def changed_line(comparison: Comparison, difference: Difference) -> str:
 
 
 def _unit(comparison: Comparison) -> str:
-    """Return the name of a pair's sides: runs, or the examples of several runs."""
+    """The name of a pair's sides: runs, or the examples of several runs."""
     sides = (comparison.a, comparison.b)
     single = all(len({row.example.id for row in side}) == len(side) for side in sides)
     return "run" if single else "example"
@@ -212,13 +212,13 @@ def needed_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def interval_title(compared: Sequence[Difference] | Sequence[Pair]) -> str:
-    """Return the title of the intervals of a comparison, which have one confidence."""
+    """The title of the intervals of a comparison, which have one confidence."""
     confidence = compared[0].confidence if compared else 0.95
     return f"{100 * confidence:.3g}% interval"
 
 
 def _changed_examples(comparison: Comparison, difference: Difference) -> RenderableType:
-    """Return the examples on which one figure differs, regressions first, with both values."""
+    """The examples on which one figure differs, regressions first, with both values."""
     worse, better = difference.worse, difference.better
     counts = f"{len(worse)} worse, {len(better)} better"
     head = one_row(difference.key, "bold").append(f": {counts}", "not bold")
@@ -237,7 +237,7 @@ def _changed_examples(comparison: Comparison, difference: Difference) -> Rendera
 
 
 def comparison_table(comparison: Comparison) -> Columns:
-    """Return how each figure differs between two experiments, regressions first."""
+    """How each figure differs between two experiments, regressions first."""
     table = Columns(
         Column("score", least=12, most=40),
         Column("first", right=True),
@@ -262,7 +262,7 @@ def comparison_table(comparison: Comparison) -> Columns:
 
 
 def _sides(comparison: Comparison) -> list[RenderableType]:
-    """Return which experiment is the first, and which the second."""
+    """Which experiment is the first, and which the second."""
     return [
         Text(f"{word:<8}", style="dim").append_text(one_row(side.name))
         for word, side in (("first", comparison.a), ("second", comparison.b))
@@ -270,7 +270,7 @@ def _sides(comparison: Comparison) -> list[RenderableType]:
 
 
 def difference_cells(difference: Difference) -> list[str]:
-    """Return a difference's figures as texts."""
+    """A difference's figures as texts."""
     lost = (
         f"{difference.lost_a} / {difference.lost_b}"
         if difference.lost_a or difference.lost_b
@@ -327,7 +327,7 @@ def comparative_table(results: ComparativeResults) -> Columns:
 
 
 def ranking_table(ranking: Iterable[Standing]) -> Columns:
-    """Return the strengths of experiments by question."""
+    """The strengths of experiments by question."""
     table = Columns(
         Column("question", rank=1, least=8, most=24),
         Column("experiment", least=12, most=40),

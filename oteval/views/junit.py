@@ -59,7 +59,7 @@ def _add(suite: ElementTree.Element, attributes: dict[str, str], case: JUnitCase
 
 
 def _counts(cases: Sequence[JUnitCase]) -> dict[str, str]:
-    """Return the attributes that count cases by outcome."""
+    """The attributes that count cases by outcome."""
     outcomes = [case.outcome for case in cases]
     return {
         "tests": str(len(cases)),

@@ -19,7 +19,7 @@ def markdown_cell(text: str) -> str:
 
 
 def markdown_columns(table: Columns) -> str:
-    """Return a table of the terminal with all of its columns; alarming cells are bold."""
+    """A table of the terminal with all of its columns; alarming cells are bold."""
     columns, rows = table.whole()
     cells = [
         [

@@ -44,7 +44,7 @@ def score_marks(scores: Sequence[Score], width: int) -> Text:
 
 
 def legend(scores: Iterable[Score]) -> Text:
-    """Return the meaning of the marks that occur in some scores."""
+    """The meaning of the marks that occur in some scores."""
     used = {score.state for score in scores}
     line = Text(style="dim")
     for state, meaning in _MEANINGS.items():
@@ -54,7 +54,7 @@ def legend(scores: Iterable[Score]) -> Text:
 
 
 def _value(score: Score) -> str:
-    """Return the mark, or the number or label of a score without one."""
+    """The mark, or the number or label of a score without one."""
     if _MARKS[score.state]:
         return _MARKS[score.state]
     number = "" if score.score is None else f"{score.score:.3g}"
@@ -74,7 +74,7 @@ def _line(scores: Sequence[Score], unshown: Sequence[Score]) -> Text:
 
 
 def _rest(scores: Sequence[Score], sign: str) -> Text:
-    """Return how many scores there are of each mark: ``+1 ✗ +9 ✓``."""
+    """How many scores there are of each mark: ``+1 ✗ +9 ✓``."""
     counts = Counter(score.state for score in scores)
     pieces = (
         Text(f"{sign}{counts[state]} {mark or 'scores'}", _STYLES[state])

@@ -32,7 +32,7 @@ _STYLES = {"alert": "bold red", "warn": "yellow", "no_data": "magenta", "ok": "g
 
 
 def group_text(group: Mapping[str, str]) -> str:
-    """Return a group's values as text: ``agent=refunds version=2``."""
+    """A group's values as text: ``agent=refunds version=2``."""
     return " ".join(f"{name}={shown_name(value)}" for name, value in group.items())
 
 
@@ -68,7 +68,7 @@ def monitors_table(states: Iterable[MonitorStatus], now_ns: int) -> Columns:
 
 
 def evidence_text(states: Iterable[MonitorStatus]) -> str:
-    """Return the alerts of lasting episodes as text, each with its figures, slices and runs.
+    """The alerts of lasting episodes as text, each with its figures, slices and runs.
 
     Args:
         states: The states of groups.
@@ -104,7 +104,7 @@ def _evidence(status: MonitorStatus, episode: StoredEpisode) -> str:
 
 
 def doubt_lines(groups: Iterable[MonitorStatus | GroupSimulation]) -> list[str]:
-    """Return why the budget of false alarms is not promised, one line for groups with one reason.
+    """Why the budget of false alarms is not promised, one line for groups with one reason.
 
     Args:
         groups: The states or the simulations of groups.

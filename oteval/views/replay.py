@@ -54,7 +54,7 @@ def replays_table(sessions: Sequence[VerifiedSession]) -> Columns:
 
 
 def _rank(session: VerifiedSession) -> int:
-    """Return 0 for sessions that passed, so that the others stand next to their divergences."""
+    """0 for sessions that passed, so that the others stand next to their divergences."""
     return 0 if session.status == "passed" else 1
 
 
@@ -69,7 +69,7 @@ def _why(session: VerifiedSession) -> str:
 
 
 def replays_view(sessions: Sequence[VerifiedSession]) -> RenderableType:
-    """Return the table of verified sessions, then the divergences of those that failed."""
+    """The table of verified sessions, then the divergences of those that failed."""
     failed = [session for session in sessions if session.failed or session.status == "unverified"]
     parts: list[RenderableType] = [replays_table(sessions)]
     if lines := _answering_functions(sessions):
@@ -84,7 +84,7 @@ def replays_view(sessions: Sequence[VerifiedSession]) -> RenderableType:
 
 
 def _answering_functions(sessions: Sequence[VerifiedSession]) -> list[str]:
-    """Return a line for each tool that is answered in place of a function of the agent's own."""
+    """A line for each tool that is answered in place of a function of the agent's own."""
     tools = {
         name: line
         for session in sessions
@@ -113,7 +113,7 @@ def _details(session: VerifiedSession, name: str) -> Iterator[RenderableType]:
 
 
 def divergence_view(divergence: Divergence) -> Text:
-    """Return a divergence: its summary, the difference, the line of code, a suggestion."""
+    """A divergence: its summary, the difference, the line of code, a suggestion."""
     head, *further_lines = clean(divergence.text()).split("\n")
     text = Text(head, style="bold")
     for line in further_lines:
@@ -130,7 +130,7 @@ def _style(line: str) -> str:
 
 
 def replay_summary(sessions: Sequence[VerifiedSession]) -> str:
-    """Return the counts in one line: ``500 sessions: 498 passed, 2 diverged (fidelity wire)``."""
+    """The counts in one line: ``500 sessions: 498 passed, 2 diverged (fidelity wire)``."""
     by_status = Counter(session.status for session in sessions)
     counts = ", ".join(
         f"{number} {status.replace('_', ' ')}" for status, number in by_status.most_common()

@@ -37,7 +37,7 @@ _OUTCOMES: Mapping[VerdictState, Outcome] = {"fail": "failure", "error": "error"
 
 
 def outcome_of(result: EvaluationResult) -> Outcome:
-    """Return the outcome of a case by the result of an evaluator."""
+    """The outcome of a case by the result of an evaluator."""
     return _OUTCOMES.get(result.state, "")
 
 
@@ -47,7 +47,7 @@ def markdown_report(
     failures: Sequence[Score],
     left_out: int = 0,
 ) -> str:
-    """Return the outcome of a scoring as Markdown.
+    """The outcome of a scoring as Markdown.
 
     Args:
         tallies: The counts by evaluator.

@@ -54,12 +54,12 @@ def check_choices(names: Iterable[str], option: str, choices: Sequence[str] = CH
 
 
 def columns_of(names: Iterable[str]) -> list[str]:
-    """Return the columns to read for some of `JSON_CHOICES`; the cost is that of the model."""
+    """The columns to read for some of `JSON_CHOICES`; the cost is that of the model."""
     return [*(name for name in names if name != "cost"), "model"]
 
 
 def head_of(name: str) -> str:
-    """Return the head of one of `CHOICES`."""
+    """The head of one of `CHOICES`."""
     return COLUMNS[name].head if name in COLUMNS else name
 
 
@@ -69,7 +69,7 @@ def alignment_of(name: str) -> str:
 
 
 def cell_text(row: RunRow, name: str, prices: Prices) -> str:
-    """Return the value of one of `CHOICES` as text, "" if the run lacks it.
+    """The value of one of `CHOICES` as text, "" if the run lacks it.
 
     Args:
         row: The run.
@@ -83,7 +83,7 @@ def cell_text(row: RunRow, name: str, prices: Prices) -> str:
 
 
 def json_row(row: RunRow, names: Iterable[str], prices: Prices) -> dict[str, Any]:
-    """Return a run's id and some of `CHOICES` as JSON; None where the run lacks them.
+    """A run's id and some of `CHOICES` as JSON; None where the run lacks them.
 
     Args:
         row: The run.
@@ -114,7 +114,7 @@ def _text_of(column: RunColumn, value: Any) -> str:
 
 
 def unknown_costs(rows: Iterable[RunRow], prices: Prices) -> str:
-    """Return why runs have no cost, each reason with its number of runs; "" if all have one.
+    """Why runs have no cost, each reason with its number of runs; "" if all have one.
 
     Args:
         rows: The runs, with their models.
@@ -128,7 +128,7 @@ def unknown_costs(rows: Iterable[RunRow], prices: Prices) -> str:
 
 
 def cost_text(dollars: float) -> str:
-    """Return an amount in US dollars with two significant digits, ``$0.0012``."""
+    """An amount in US dollars with two significant digits, ``$0.0012``."""
     if dollars < 0.000001:
         return "< $0.000001" if dollars > 0 else "$0"
     if dollars >= 1:
@@ -137,21 +137,21 @@ def cost_text(dollars: float) -> str:
 
 
 def mean_cost_text(mean: float | None, priced: int, runs: int) -> str:
-    """Return the mean cost of the priced runs, and how many of all runs they are; "" if none is."""
+    """The mean cost of the priced runs, and how many of all runs they are; "" if none is."""
     if mean is None:
         return ""
     return cost_text(mean) + ("" if priced == runs else f" ({priced:,} of {runs:,})")
 
 
 def total_cost_text(dollars: float | None, unknown: int) -> str:
-    """Return a sum of costs, a lower bound if some are unknown; "" if none is known."""
+    """A sum of costs, a lower bound if some are unknown; "" if none is known."""
     if dollars is None:
         return ""
     return f"at least {cost_text(dollars)}" if unknown else cost_text(dollars)
 
 
 def tokens_text(usage: Usage) -> str:
-    """Return the tokens of a run and its model calls: ``10 in, 5 out, 2 model calls``, or ""."""
+    """The tokens of a run and its model calls: ``10 in, 5 out, 2 model calls``, or ""."""
     tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
     cached = f", {usage.cached_tokens:,} from a cache" if usage.cached_tokens else ""
     calls = counted(usage.model_calls, "model call") if usage.model_calls else ""

@@ -15,13 +15,13 @@ _LONGEST_IN_TITLE = 120
 
 
 def question_line(trajectory: Trajectory) -> str:
-    """Return the user's first message in a run on one line; "" if it was not captured."""
+    """The user's first message in a run on one line; "" if it was not captured."""
     question = trajectory.question
     return one_line((question.content or "")[:LONGEST_CASE]) if question else ""
 
 
 def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
-    """Return the key that a run shares with the runs of the same case, and only with those.
+    """The key that a run shares with the runs of the same case, and only with those.
 
     See `oteval.model.cases`.
 
@@ -38,7 +38,7 @@ def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
 
 
 def run_title(trajectory: Trajectory) -> str:
-    """Return a name for a run that stays the same when the run is repeated.
+    """A name for a run that stays the same when the run is repeated.
 
     It consists of the agent, the case and the question, as far as they are known. A run without a
     case and a question is named by its id.

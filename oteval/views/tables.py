@@ -92,7 +92,7 @@ def trajectories_table(
 
 
 def _is_needed(name: str, rows: Sequence[RunRow]) -> bool:
-    """Return whether a column tells runs apart."""
+    """Whether a column tells runs apart."""
     if name == "service":
         return any(not row["agent"][0] for row in rows)
     return name != "turn" or any(row["turn"] > 1 for row in rows)
@@ -150,7 +150,7 @@ def _versions(scores: Iterable[Score]) -> dict[tuple[str, str], str]:
 
 
 def tallies_table(tallies: Iterable[Tally]) -> Columns:
-    """Return the counts by evaluator, those that fail first."""
+    """The counts by evaluator, those that fail first."""
     table = Columns(
         Column("evaluator", least=12, most=40),
         Column("passed", rank=1, right=True),

@@ -36,7 +36,7 @@ def trajectory_view(
     whole: bool = False,
     length: int = 1000,
 ) -> RenderableType:
-    """Return a trajectory with its calls, results, gaps and scores.
+    """A trajectory with its calls, results, gaps and scores.
 
     Args:
         trajectory: The trajectory.
@@ -161,7 +161,7 @@ def _rewrites(trajectory: Trajectory) -> list[RenderableType]:
 
 
 def _gaps(gaps: Sequence[Gap]) -> list[RenderableType]:
-    """Return the gaps, those alike on one line with the number of their spans."""
+    """The gaps, those alike on one line with the number of their spans."""
     if not gaps:
         return []
     spans: dict[tuple[str, str], list[str]] = {}
@@ -180,7 +180,7 @@ def _gaps(gaps: Sequence[Gap]) -> list[RenderableType]:
 
 
 def verdict(score: Score) -> Text:
-    """Return a score in a word or a number, coloured."""
+    """A score in a word or a number, coloured."""
     if score.status != "ok":
         return Text(score.status.replace("_", " "), style="yellow")
     word = one_row(score.label).plain or ("" if score.passed is None else str(score.passed))

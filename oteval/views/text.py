@@ -46,17 +46,17 @@ def shorten(text: str, length: int) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return an argument's value in one line."""
+    """An argument's value in one line."""
     return dumps(value)
 
 
 def tool_names(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the names of the tools that were called, by the ids of the calls."""
+    """The names of the tools that were called, by the ids of the calls."""
     return {call.id: call.name for message in messages for call in message.tool_calls if call.id}
 
 
 def call_text(call: ToolCall) -> str:
-    """Return a call as code: ``get_weather(city="Paris")``."""
+    """A call as code: ``get_weather(city="Paris")``."""
     if call.arguments is None:
         inside = "… not captured …"
     elif isinstance(call.arguments, dict):
@@ -67,7 +67,7 @@ def call_text(call: ToolCall) -> str:
 
 
 def ran_in_parallel(call: ToolCall, calls: Sequence[ToolCall]) -> bool:
-    """Return whether a call overlaps another of `calls` in time, as far as times are known."""
+    """Whether a call overlaps another of `calls` in time, as far as times are known."""
     return any(
         call.start_ns < other.end_ns and other.start_ns < call.end_ns
         for other in calls
@@ -76,7 +76,7 @@ def ran_in_parallel(call: ToolCall, calls: Sequence[ToolCall]) -> bool:
 
 
 def clock(time_ns: int) -> str:
-    """Return a time as UTC text to the second, or "-" if it is 0."""
+    """A time as UTC text to the second, or "-" if it is 0."""
     if not time_ns:
         return "-"
     try:
@@ -87,7 +87,7 @@ def clock(time_ns: int) -> str:
 
 
 def duration(nanoseconds: int, digits: int = 3) -> str:
-    """Return a duration in readable form: ``12.3 ms``, ``4.56 s``."""
+    """A duration in readable form: ``12.3 ms``, ``4.56 s``."""
     seconds = nanoseconds / 1e9
     if seconds < 1:
         return f"{seconds * 1000:.{digits}g} ms"
@@ -98,7 +98,7 @@ _AGES = ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h"), (30 * 86400, 86400
 
 
 def ago(time_ns: int, now_ns: int) -> str:
-    """Return a time relative to now, ``3 min ago``, or the date if it is a month or more away.
+    """A time relative to now, ``3 min ago``, or the date if it is a month or more away.
 
     Args:
         time_ns: The time; "-" when it is 0.
@@ -133,6 +133,6 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _shared(text: str, other: str) -> int:
-    """Return how many characters two texts begin with alike."""
+    """How many characters two texts begin with alike."""
     pairs = zip(text, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(text), len(other)))

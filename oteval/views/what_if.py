@@ -56,7 +56,7 @@ def _note(coverage: Coverage | None) -> str:
 
 
 def _change(pair: Sequence[int | None]) -> str:
-    """Return a recorded and a new figure as ``3 -> 4``."""
+    """A recorded and a new figure as ``3 -> 4``."""
     return " -> ".join("-" if value is None else f"{value:,}" for value in pair)
 
 
@@ -66,7 +66,7 @@ def _tokens(usage: Mapping[str, Any]) -> int | None:
 
 
 def what_if_summary(rows: Sequence[WhatIfRow]) -> str:
-    """Return the counts in one line: ``200 runs, 3 failed; tools: 390 exact, 7 missing``."""
+    """The counts in one line: ``200 runs, 3 failed; tools: 390 exact, 7 missing``."""
     failed = sum(bool(row.error) for row in rows)
     total = Coverage.total(row.coverage for row in rows if row.coverage)
     partly = sum(not row.coverage.is_full for row in rows if row.coverage)

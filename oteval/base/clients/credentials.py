@@ -62,7 +62,7 @@ class Credentials:
 
 
 def basic_authorization(url: str) -> str:
-    """Return the authorization header for a URL's user and password, "" if it has no user."""
+    """The authorization header for a URL's user and password, "" if it has no user."""
     parts = urlsplit(url)
     if parts.username is None:
         return ""

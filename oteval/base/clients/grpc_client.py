@@ -126,7 +126,7 @@ def _credentials() -> grpc.ChannelCredentials:
 
 
 def _retry_delay(details: bytes) -> float | None:
-    """Return the delay (s) of the google.rpc.RetryInfo in a google.rpc.Status, if it has one."""
+    """The delay (s) of the google.rpc.RetryInfo in a google.rpc.Status, if it has one."""
     info = RetryInfo()
     try:
         for detail in Status.FromString(details).details:

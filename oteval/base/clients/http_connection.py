@@ -160,7 +160,7 @@ class _ExchangeClock:
         self._started, self.received = time.monotonic(), 0
 
     def left(self) -> float:
-        """Return the seconds that are left.
+        """The seconds that are left.
 
         Raises:
             TimeoutError: None are left.

@@ -89,7 +89,7 @@ class ExportResult(NamedTuple):
         return self.status == _INTERNAL_ERROR
 
     def rejected(self, signal: str) -> tuple[int, str]:
-        """Return how many items an accepted request lost by OTLP's ``partial_success``, and why.
+        """How many items an accepted request lost by OTLP's ``partial_success``, and why.
 
         Args:
             signal: ``traces``, ``logs`` or ``metrics``.
@@ -140,7 +140,7 @@ def open_client(
     compress: bool = False,
     timeout: float = 10.0,
 ) -> OtlpClient:
-    """Return a client for an endpoint: gRPC for ``grpc://`` and ``grpcs://``, otherwise HTTP.
+    """A client for an endpoint: gRPC for ``grpc://`` and ``grpcs://``, otherwise HTTP.
 
     Args:
         url: The base URL. A user and password in it are sent as basic authorization.

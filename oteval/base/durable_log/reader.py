@@ -85,7 +85,7 @@ class LogReader:
             self._fd = -1
 
     def unread_bytes(self) -> int:
-        """Return how many bytes are still to be read."""
+        """How many bytes are still to be read."""
         number, offset = self.position
         sizes = segment_sizes(self._folder)
         later = sum(size - _FIRST for segment, size in sizes.items() if segment > number)
@@ -136,7 +136,7 @@ class LogReader:
         return RecordRange(start, end, first.time_ns, size) if first else None
 
     def _record(self, header: RecordHeader) -> Record | None:
-        """Return the record that ends at the position; None if it is damaged."""
+        """The record that ends at the position; None if it is damaged."""
         payload = os.pread(self._fd, header.length, self.position.offset - header.length)
         if zlib.crc32(payload) != header.crc:
             self.damaged_bytes += HEADER_BYTES + header.length
@@ -219,7 +219,7 @@ class LogReader:
         return True
 
     def _is_in_place(self) -> bool:
-        """Return whether the open segment's path still leads to its file."""
+        """Whether the open segment's path still leads to its file."""
         try:
             status = segment_path(self._folder, self._open_number).stat()
         except (FileNotFoundError, NotADirectoryError):

@@ -102,7 +102,7 @@ class RecordHeader(NamedTuple):
 
 
 def pack_header(record: Record) -> bytes:
-    """Return the bytes that precede a record's payload in a segment."""
+    """The bytes that precede a record's payload in a segment."""
     header = _HEADER.pack(
         _MARK,
         len(record.payload),
@@ -128,12 +128,12 @@ def unpack_header(data: bytes) -> RecordHeader | None:
 
 
 def segment_path(folder: Path, number: int) -> Path:
-    """Return the path of a segment's file."""
+    """The path of a segment's file."""
     return folder / f"{number:020d}{_SUFFIX}"
 
 
 def segment_sizes(folder: Path) -> dict[int, int]:
-    """Return the size in bytes of each segment by its number, in order."""
+    """The size in bytes of each segment by its number, in order."""
     sizes = {}
     try:
         with os.scandir(folder) as entries:
@@ -174,7 +174,7 @@ def missing_segments(folder: Path, position: Position) -> dict[int, str]:
 
 
 def first_number(now: int) -> int:
-    """Return the number for the first segment of an empty folder.
+    """The number for the first segment of an empty folder.
 
     It is greater than the numbers of logs that were begun earlier.
 
@@ -185,7 +185,7 @@ def first_number(now: int) -> int:
 
 
 def is_gap(before: int, after: int) -> bool:
-    """Return whether segments are missing between two that are neighbours in the folder."""
+    """Whether segments are missing between two that are neighbours in the folder."""
     return before > 0 and before + 1 < after < before + _NUMBER_RANGE
 
 
@@ -243,7 +243,7 @@ def scan(fd: int) -> Iterator[tuple[int, RecordHeader, bytes]]:
 
 
 def next_header(fd: int, start: int, size: int) -> int:
-    """Return the offset of the first intact header at or after `start`, or `size` if none."""
+    """The offset of the first intact header at or after `start`, or `size` if none."""
     at = start
     while at < size:
         data = os.pread(fd, _SEARCH_BYTES, at)

@@ -224,7 +224,7 @@ class LogWriter:
             raise _moved(segment_path(self.folder, segment.number))
 
     def missing(self) -> list[int]:
-        """Return the guarded segments that are not at their paths."""
+        """The guarded segments that are not at their paths."""
         return [
             number
             for number, segment in self._open.items()

@@ -23,7 +23,7 @@ AUTHORITY = re.compile(r"(?<=://)[^/?#@]*@")
 
 
 def request_secrets(headers: Iterable[tuple[str, str]], url: str) -> frozenset[str]:
-    """Return the literal secrets of a request, to be removed wherever they recur.
+    """The literal secrets of a request, to be removed wherever they recur.
 
     Args:
         headers: The request's headers.
@@ -72,7 +72,7 @@ def _credentials(value: str) -> tuple[str, ...]:
 
 
 def response_secrets(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """Return the values of the cookies that a response sets.
+    """The values of the cookies that a response sets.
 
     Args:
         headers: The headers of the response.

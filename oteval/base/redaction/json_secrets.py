@@ -65,7 +65,7 @@ class JsonString(NamedTuple):
 
 
 def string_end(text: str, start: int, level: int) -> tuple[int, int]:
-    """Return the end of a string of JSON, and the index after its closing quote.
+    """The end of a string of JSON, and the index after its closing quote.
 
     Args:
         text: The text.
@@ -227,7 +227,7 @@ def _secret_strings(
 
 
 def _skip_space(text: str, at: int, level: int) -> int:
-    """Return the index after white space, which is escaped inside strings."""
+    """The index after white space, which is escaped inside strings."""
     while at < len(text):
         if text[at] in _SPACE:
             at += 1

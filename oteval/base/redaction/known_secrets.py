@@ -19,7 +19,7 @@ _MAX_SECRETS = 64
 
 
 def is_credential_header(name: str) -> bool:
-    """Return whether a header has a credential, which is the same in many requests.
+    """Whether a header has a credential, which is the same in many requests.
 
     Names of sessions and cookies are in other headers; they may also name a conversation.
     """

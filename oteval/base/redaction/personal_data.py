@@ -95,10 +95,10 @@ class Matcher(Protocol):
     """Finds parts of text: a `Pattern`, or data with check digits."""
 
     def search(self, text: str) -> MatchRange | None:
-        """Return the first match in a text."""
+        """The first match in a text."""
 
     def spans(self, text: str) -> list[MatchRange]:
-        """Return the matches in a text."""
+        """The matches in a text."""
 
     def replace(self, text: str, replacement: str) -> str:
         """Replace the matches in a text."""
@@ -112,12 +112,12 @@ class DataMatcher:
         self._find = find
 
     def search(self, text: str) -> MatchRange | None:
-        """Return the first match in a text."""
+        """The first match in a text."""
         first = next(self._find(text), None)
         return MatchRange(*first) if first else None
 
     def spans(self, text: str) -> list[MatchRange]:
-        """Return the matches in a text."""
+        """The matches in a text."""
         return [MatchRange(start, end) for start, end in self._find(text)]
 
     def replace(self, text: str, replacement: str) -> str:
@@ -130,7 +130,7 @@ class DataMatcher:
 
 
 def matcher(data: str, entities: Sequence[str] = ()) -> Matcher:
-    """Return the matcher of a kind of data.
+    """The matcher of a kind of data.
 
     Args:
         data: The kind, one of `DATA_RULES`.
@@ -148,7 +148,7 @@ def matcher(data: str, entities: Sequence[str] = ()) -> Matcher:
 
 
 def is_data(text: str, word: str) -> bool:
-    """Return whether a whole text is data that a replacement such as ``[redacted card]`` names.
+    """Whether a whole text is data that a replacement such as ``[redacted card]`` names.
 
     Args:
         text: The text.
@@ -213,7 +213,7 @@ _FINDERS: dict[str, Callable[[str], Iterator[tuple[int, int]]]] = {
 
 @functools.cache
 def _presidio() -> Any:
-    """Return Presidio's analyzer, which takes seconds to load.
+    """Presidio's analyzer, which takes seconds to load.
 
     Raises:
         ConfigError: It is not installed, or its model of English is not: it would download that.

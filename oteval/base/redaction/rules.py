@@ -69,7 +69,7 @@ class CompiledRules:
         self._replacements: dict[str, str | None] = {}
 
     def replacement(self, key: str) -> str | None:
-        """Return the replacement of the value of a key; None if the rules do not name it."""
+        """The replacement of the value of a key; None if the rules do not name it."""
         if not self.globs:
             return None
         try:
@@ -82,7 +82,7 @@ class CompiledRules:
 
 
 def key_pattern(text: str) -> Pattern:
-    """Return a glob such as ``*.password`` as a pattern for whole keys.
+    """A glob such as ``*.password`` as a pattern for whole keys.
 
     Brackets match both as a set of characters and literally.
     """
@@ -94,7 +94,7 @@ def key_pattern(text: str) -> Pattern:
 
 
 def rule_from(value: RedactionRule | Mapping[str, Any] | str, name: str) -> RedactionRule:
-    """Return a rule that is given as one, as a mapping, or as a text.
+    """A rule that is given as one, as a mapping, or as a text.
 
     A text is the name of a kind of data, such as ``cards``, or else a glob for keys.
 

@@ -134,7 +134,7 @@ class _KeyForm(NamedTuple):
 
 
 def _is_varied(text: str) -> bool:
-    """Return whether a text is not just a word."""
+    """Whether a text is not just a word."""
     return text.lower() != text != text.upper() or any(map(str.isdigit, text))
 
 
@@ -185,7 +185,7 @@ _ANY_FORM = "|".join(f"(?:{pattern})" for pattern in _search_patterns())
 
 
 def has_form(text: str) -> bool:
-    """Return whether a text may have secrets of known forms."""
+    """Whether a text may have secrets of known forms."""
     return _any_form().search(text) is not None
 
 
@@ -237,7 +237,7 @@ class SecretSearch:
         self._any = [Pattern(text) for text in _alternatives(self._literals)] if is_many else []
 
     def is_in(self, text: str) -> bool:
-        """Return whether a text has one of the secrets."""
+        """Whether a text has one of the secrets."""
         if self._any:
             return any(pattern.search(text) for pattern in self._any)
         return any(literal in text for literal in self._literals)

@@ -36,7 +36,7 @@ __all__ = [
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return the words of a text, as a set of names."""
+    """The words of a text, as a set of names."""
     return frozenset(text.split())
 
 
@@ -133,7 +133,7 @@ PARAMETER_ENDS = f"{NAME_ENDS}|{'|'.join(sorted(_PARAMETER_WORDS))}"
 
 @functools.lru_cache(8192)
 def secret_kind(name: str) -> str:
-    """Return the kind of secret that a name stands for, or "": see the module."""
+    """The kind of secret that a name stands for, or "": see the module."""
     words = list(_words(name))
     if not words or name in _PLAIN_NAMES or words[-1] == "askpass":
         return ""
@@ -174,14 +174,14 @@ def _key_kind(before: str, *, is_many: bool) -> str:
 
 @functools.lru_cache(1024)
 def is_secret_parameter(name: str) -> bool:
-    """Return whether a parameter of a query or form is named like a secret."""
+    """Whether a parameter of a query or form is named like a secret."""
     name = unquote(name)
     return bool(secret_kind(name)) or not _PARAMETER_WORDS.isdisjoint(_words(name)[-1:])
 
 
 @functools.lru_cache(1024)
 def is_secret_header(name: str) -> bool:
-    """Return whether a header's value is a secret, to be removed wherever it recurs."""
+    """Whether a header's value is a secret, to be removed wherever it recurs."""
     name = name.lower()
     if name in SAFE_HEADERS or _LIMIT_HEADER.fullmatch(name) or name == "idempotency-key":
         return False
@@ -189,7 +189,7 @@ def is_secret_header(name: str) -> bool:
 
 
 def is_safe_header(name: str) -> bool:
-    """Return whether a recording keeps a header."""
+    """Whether a recording keeps a header."""
     name = name.lower()
     return name in SAFE_HEADERS or _LIMIT_HEADER.fullmatch(name) is not None
 

@@ -41,7 +41,7 @@ _KEY_PARTS = re.compile(
 
 
 def name_stretches(text: str) -> list[tuple[int, int]]:
-    """Return the stretches of a text in which there may be names of secrets, in order."""
+    """The stretches of a text in which there may be names of secrets, in order."""
     stretches: list[tuple[int, int]] = []
     for start, end in _names().spans(text):
         first = max(0, start - _BEFORE)

@@ -85,7 +85,7 @@ _USERINFO = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 
 
 def is_secret_value(kind: str, value: str) -> bool:
-    """Return whether the text that stands at a name of a kind is a secret.
+    """Whether the text that stands at a name of a kind is a secret.
 
     Args:
         kind: The kind of the name, see `secret_names`.
@@ -112,7 +112,7 @@ def is_secret_value(kind: str, value: str) -> bool:
 
 @functools.lru_cache(4096)
 def is_plausible(value: str) -> bool:
-    """Return whether a text by itself may be a secret, whatever its name is."""
+    """Whether a text by itself may be a secret, whatever its name is."""
     if not SHORTEST_LITERAL <= len(value) <= _LONGEST_PLAUSIBLE or value in PLACEHOLDER:
         return False
     words = value.split()
@@ -134,7 +134,7 @@ def is_plausible(value: str) -> bool:
 
 
 def may_recur(value: str) -> bool:
-    """Return whether a value that stood at the name of a secret is removed elsewhere as well.
+    """Whether a value that stood at the name of a secret is removed elsewhere as well.
 
     Besides plausible values, these are passphrases of words with a number: "correct-horse-7".
     """
@@ -144,12 +144,12 @@ def may_recur(value: str) -> bool:
 
 
 def is_words(value: str) -> bool:
-    """Return whether a value consists of words and numbers."""
+    """Whether a value consists of words and numbers."""
     return len(value) <= _LONGEST_HARMLESS and _HARMLESS.fullmatch(value) is not None
 
 
 def environment_secrets(environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the plausible values of variables that name secrets, and passwords in addresses."""
+    """The plausible values of variables that name secrets, and passwords in addresses."""
     secrets: set[str] = set()
     for name, value in environment.items():
         kind, text = secret_kind(name), value.strip()
@@ -161,7 +161,7 @@ def environment_secrets(environment: Mapping[str, str]) -> frozenset[str]:
 
 
 def _is_word(letters: str) -> bool:
-    """Return whether letters are a word or several in camel case, not a random text."""
+    """Whether letters are a word or several in camel case, not a random text."""
     if len(letters) > 3 * _LONGEST_WORD or not _CAMEL_WORDS.fullmatch(letters):
         return False
     words = len(_CASE_CHANGE.findall(letters)) + 1
@@ -170,5 +170,5 @@ def _is_word(letters: str) -> bool:
 
 
 def _has_random_part(value: str) -> bool:
-    """Return whether a part of a text is a text of letters that is not a word."""
+    """Whether a part of a text is a text of letters that is not a word."""
     return not all(map(_is_word, _LETTERS.findall(value)))

@@ -84,7 +84,7 @@ class SecretRedactor:
         self._remember()
 
     def with_secrets(self, secrets: Iterable[str]) -> SecretRedactor:
-        """Return a redactor that also replaces the literal secrets of a request.
+        """A redactor that also replaces the literal secrets of a request.
 
         Args:
             secrets: The secrets, see `request_secrets`; only plausible ones count.
@@ -103,7 +103,7 @@ class SecretRedactor:
         return extended
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """Return the headers that may be kept, by lower-case names."""
+        """The headers that may be kept, by lower-case names."""
         out: dict[str, str] = {}
         for name, value in headers:
             key = name.lower()
@@ -113,11 +113,11 @@ class SecretRedactor:
         return out
 
     def url(self, url: str) -> str:
-        """Return a URL without its user, password, and secret values of the query."""
+        """A URL without its user, password, and secret values of the query."""
         return self._clean_urls(url) if len(url) <= _LONGEST_REMEMBERED else self._url(url)
 
     def text(self, text: str) -> str:
-        """Return a text without secrets."""
+        """A text without secrets."""
         return (
             self._clean_texts(text) if len(text) <= _LONGEST_REMEMBERED else self._clean_text(text)
         )
@@ -142,7 +142,7 @@ class SecretRedactor:
         return self._ruled(edited(text, self._edits(text)))
 
     def body(self, data: bytes, content_type: str = "") -> bytes:
-        """Return a body without secrets.
+        """A body without secrets.
 
         Args:
             data: The body, without content encoding.
@@ -151,7 +151,7 @@ class SecretRedactor:
         return self.pieces((data,), content_type)[0]
 
     def body_secrets(self, data: bytes, content_type: str = "") -> frozenset[str]:
-        """Return the plausible values in a body whose names say that they are secrets.
+        """The plausible values in a body whose names say that they are secrets.
 
         A response may repeat the secrets of its request under other names.
 
@@ -173,11 +173,11 @@ class SecretRedactor:
         return frozenset(filter(may_recur, secrets))
 
     def text_secrets(self, text: str) -> frozenset[str]:
-        """Return the plausible values in a text whose names say that they are secrets."""
+        """The plausible values in a text whose names say that they are secrets."""
         return self.body_secrets(text.encode("utf-8", "replace"))
 
     def pieces(self, pieces: Sequence[bytes], content_type: str = "") -> list[bytes]:
-        """Return the pieces of a body without secrets, also those that cross their borders.
+        """The pieces of a body without secrets, also those that cross their borders.
 
         Args:
             pieces: The pieces, without content encoding.
@@ -197,7 +197,7 @@ class SecretRedactor:
         return self._ruled_pieces(out) if self._text else out
 
     def _parameter(self, pair: str) -> str:
-        """Return a pair of a query, its value replaced unless it is harmless."""
+        """A pair of a query, its value replaced unless it is harmless."""
         name, equals, value = pair.partition("=")
         plain = unquote_plus(value)
         if not value or plain == PLACEHOLDER:
@@ -209,7 +209,7 @@ class SecretRedactor:
         return f"{name}{equals}{PLACEHOLDER}"
 
     def has_secrets(self, text: str) -> bool:
-        """Return whether a text may have secrets: if not, `text` returns it as it is."""
+        """Whether a text may have secrets: if not, `text` returns it as it is."""
         return bool(
             self._rules.globs
             or self._text
@@ -219,7 +219,7 @@ class SecretRedactor:
         )
 
     def _edits(self, text: str, *, is_form: bool = False, is_plain: bool = False) -> list[Edit]:
-        """Return the edits that remove the secrets from a text, merged."""
+        """The edits that remove the secrets from a text, merged."""
         edits = [Edit(start, end, PLACEHOLDER) for start, end in self._known_spans(text)]
         for view in plain_views(text):
             for edit in self._found_edits(view.text, is_form=is_form, is_plain=is_plain):
@@ -298,7 +298,7 @@ class SecretRedactor:
 
 
 def _common_start(first: bytes, second: bytes) -> int:
-    """Return the length of the longest common beginning."""
+    """The length of the longest common beginning."""
     low, high = 0, min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
@@ -310,7 +310,7 @@ def _common_start(first: bytes, second: bytes) -> int:
 
 
 def _unescaped(value: str) -> str:
-    """Return a value as it is outside of JSON, if it is escaped."""
+    """A value as it is outside of JSON, if it is escaped."""
     if "\\" not in value:
         return value
     try:
@@ -320,7 +320,7 @@ def _unescaped(value: str) -> str:
 
 
 def _all_forms(secrets: Iterable[str]) -> set[str]:
-    """Return the forms of secrets that are long enough not to occur by chance."""
+    """The forms of secrets that are long enough not to occur by chance."""
     return {
         form
         for secret in secrets
@@ -343,7 +343,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _has_names_or_forms(text: str) -> bool:
-    """Return whether a text may have secrets besides the known ones."""
+    """Whether a text may have secrets besides the known ones."""
     if has_form(text) or name_stretches(text):
         return True
     return next(manifest_spans(text), None) is not None

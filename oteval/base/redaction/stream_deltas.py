@@ -64,7 +64,7 @@ def delta_edits(text: str, find: Callable[[str], Sequence[Edit]]) -> Iterator[Ed
 
 
 def _joined(text: str) -> Iterable[list[_Delta]]:
-    """Return the strings of a stream's events by their place, in order."""
+    """The strings of a stream's events by their place, in order."""
     places = _Places()
     for match in _EVENT.finditer(text):
         try:
@@ -90,7 +90,7 @@ class _Places:
         self._numbers: dict[tuple[int, Any], int] = {}
 
     def inner(self, parent: int, step: Any) -> int:
-        """Return the place that a step leads to from another one."""
+        """The place that a step leads to from another one."""
         return self._numbers.setdefault((parent, step), len(self._numbers) + 1)
 
     def collect(self, value: Any, line: int, path: tuple[str | int, ...], node: int) -> None:
@@ -135,7 +135,7 @@ def _plain(value: Any) -> Any:
 
 
 def _string_at(text: str, start: int, path: tuple[str | int, ...]) -> tuple[int, int] | None:
-    """Return the place of a string in the JSON that begins at an index."""
+    """The place of a string in the JSON that begins at an index."""
     at = start
     for step in path:
         entered = _enter(text, at, step)
@@ -148,7 +148,7 @@ def _string_at(text: str, start: int, path: tuple[str | int, ...]) -> tuple[int,
 
 
 def _enter(text: str, at: int, step: str | int) -> int | None:
-    """Return the index of the value of a key or index in the object or array at an index."""
+    """The index of the value of a key or index in the object or array at an index."""
     is_object = text.startswith("{", at)
     at = _next(text, at + 1)
     index = 0
@@ -178,7 +178,7 @@ _VALUE_TOKEN = re.compile(r'["{}\[\],]')
 
 
 def _skip_value(text: str, at: int) -> int:
-    """Return the index after the value that begins at an index."""
+    """The index after the value that begins at an index."""
     depth = 0
     while True:
         match = _VALUE_TOKEN.search(text, at)

@@ -45,7 +45,7 @@ class TextRedactor:
         self._patterns = tuple(patterns)
 
     def __bool__(self) -> bool:
-        """Return whether there are any patterns."""
+        """Whether there are any patterns."""
         return bool(self._patterns)
 
     def text(self, text: str) -> str:
@@ -73,7 +73,7 @@ class TextRedactor:
         return text
 
     def number(self, number: float) -> str | None:
-        """Return the replacement of a number; None if no pattern matches it."""
+        """The replacement of a number; None if no pattern matches it."""
         for form in _forms(number):
             if (text := self.text(form)) != form:
                 return text
@@ -99,7 +99,7 @@ class TextRedactor:
 
 
 def _forms(number: float) -> list[str]:
-    """Return the texts as which a number may be written."""
+    """The texts as which a number may be written."""
     forms = [str(number)]
     if isinstance(number, float) and math.isfinite(number) and abs(number) < _MAX_WHOLE:
         forms.append(f"{number:.0f}" if number.is_integer() else f"{number:f}")
@@ -157,7 +157,7 @@ class Unescaped(NamedTuple):
 
 
 def unescaped_by(text: str, escape: re.Pattern[str], character: Callable[[str], str]) -> Unescaped:
-    """Return a text with its escapes replaced.
+    """A text with its escapes replaced.
 
     Args:
         text: The text.

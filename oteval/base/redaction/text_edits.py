@@ -42,7 +42,7 @@ def merged(edits: Iterable[Edit]) -> list[Edit]:
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:
-    """Return a text with edits applied, which are in order and do not overlap."""
+    """A text with edits applied, which are in order and do not overlap."""
     out = []
     end = 0
     for edit in edits:
@@ -54,7 +54,7 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 def edited_pieces(
     text: str, edits: Sequence[Edit], pieces: Sequence[bytes], encoding: str
 ) -> list[bytes]:
-    """Return the pieces of an encoded text with edits applied.
+    """The pieces of an encoded text with edits applied.
 
     A replacement of text that lies in several pieces is in the first of them.
 
@@ -83,7 +83,7 @@ def edited_pieces(
     data = b"".join([*out, data_before[old:]])
 
     def moved(index: int) -> int:
-        """Return the place in the new bytes of a border between old pieces."""
+        """The place in the new bytes of a border between old pieces."""
         at = bisect_right(starts, index - 1) - 1
         if at < 0:
             return index

@@ -33,7 +33,7 @@ _ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
 
 
 def decoded_body(data: bytes) -> tuple[str, str]:
-    """Return the text of a body, and the encoding that turns it into the same bytes.
+    """The text of a body, and the encoding that turns it into the same bytes.
 
     Args:
         data: The body.
@@ -52,7 +52,7 @@ def decoded_body(data: bytes) -> tuple[str, str]:
 
 
 def plain_view(text: str) -> Unescaped:
-    """Return a text without escapes of printable characters, with the places they came from."""
+    """A text without escapes of printable characters, with the places they came from."""
     if "\\u00" in text or "\\x" in text:
         return unescaped_by(text, _ESCAPE, _character)
     return Unescaped(text, [0], [(0, len(text))])
@@ -66,7 +66,7 @@ def plain_views(text: str) -> Iterator[Unescaped]:
 
 
 def _wide_encodings(data: bytes) -> list[str]:
-    """Return the encodings with several bytes a character in which data may be."""
+    """The encodings with several bytes a character in which data may be."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return [encoding]

@@ -183,7 +183,7 @@ def _forms() -> tuple[tuple[_NamedForm, Pattern], ...]:
 
 
 def _first(text: str, start: int) -> int:
-    """Return the start of the name of whose last words a pattern has found the start."""
+    """The start of the name of whose last words a pattern has found the start."""
     first = start
     while first > max(0, start - _LONGEST_NAME) and _NAME_LETTER.match(text, first - 1):
         first -= 1
@@ -198,7 +198,7 @@ def _name(text: str, start: int) -> str:
 
 
 def _assigned(text: str, start: int, end: int, is_plain: bool) -> TextValue | None:
-    """Return the value of an assignment."""
+    """The value of an assignment."""
     first, name = _first(text, start), _name(text, start)
     # In a connection string PWD is the password, elsewhere the shell's directory.
     kind = secret_kind(name.lower() if text[first - 1 : first] == ";" else name)
@@ -224,7 +224,7 @@ def _assigned(text: str, start: int, end: int, is_plain: bool) -> TextValue | No
 
 
 def _element(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the text of an element of XML, whose opening tag is given."""
+    """The text of an element of XML, whose opening tag is given."""
     value = _element_text(text, end)
     kind = secret_kind(text[start + 1 : end - 1].split()[0])
     if value is None or not kind:
@@ -242,7 +242,7 @@ def _element_text(text: str, at: int) -> TextValue | None:
 
 
 def _pair(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the value that follows the name of a secret as another value."""
+    """The value that follows the name of a secret as another value."""
     first = _first(text, start)
     if not _NAMED_BY.search(text[max(0, first - _LONGEST_NAME) : first]):
         return None
@@ -251,7 +251,7 @@ def _pair(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
 
 
 def _option(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the value of an option of a command, or its next argument in a list."""
+    """The value of an option of a command, or its next argument in a list."""
     value = text_value(text, end)
     if value is None or text[value.start] == "-":
         return None
@@ -269,7 +269,7 @@ def _checked(
 
 
 def _listed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the value after a name in a list of texts or arguments."""
+    """The value after a name in a list of texts or arguments."""
     name = _NAME.search(text, start, end)
     value = text_value(text, end)
     if value is None or value.form == "bare" or name is None or not secret_kind(name[0]):
@@ -278,7 +278,7 @@ def _listed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | Non
 
 
 def _likely(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the value that follows the name of a secret in a sentence or command."""
+    """The value that follows the name of a secret in a sentence or command."""
     before = _BEFORE_VALUE.match(text, start, end)
     value = text_value(text, before.end()) if before else None
     if before is None or value is None or not secret_kind(_name(text, start)):
@@ -293,7 +293,7 @@ def _likely(text: str, start: int, end: int, _is_plain: bool) -> TextValue | Non
 
 
 def _password(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return a value that is always a password, if it is in a command."""
+    """A value that is always a password, if it is in a command."""
     value = text_value(text, end)
     if value is None or text[value.start] == "-" or text[end].isspace():
         return None  # another option, or one that asks for the password
@@ -301,7 +301,7 @@ def _password(text: str, start: int, end: int, _is_plain: bool) -> TextValue | N
 
 
 def _in_command(text: str, start: int, value: TextValue) -> TextValue | None:
-    """Return the value of a command's option; in a sentence, it must be plausible."""
+    """The value of a command's option; in a sentence, it must be plausible."""
     if not is_secret_text("secret", text, value, is_alone=True):
         return None
     is_run = text[start] == "\\" or _COMMAND_START.search(text[max(0, start - 40) : start])
@@ -309,7 +309,7 @@ def _in_command(text: str, start: int, value: TextValue) -> TextValue | None:
 
 
 def _user_password(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the password after the name of a user and a colon or percent sign."""
+    """The password after the name of a user and a colon or percent sign."""
     value = bare_value(text, end)
     border = _USER_END.search(text, value.start, value.end) if value else None
     if value is None or border is None or border.end() >= value.end:
@@ -318,7 +318,7 @@ def _user_password(text: str, start: int, end: int, _is_plain: bool) -> TextValu
 
 
 def _piped(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the password that a shell gives to a program's standard input."""
+    """The password that a shell gives to a program's standard input."""
     if text[start] == "-":
         return _password(text, start, end, _is_plain)
     echo = _ECHO.match(text, start)
@@ -332,7 +332,7 @@ def _piped(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None
 
 
 def _called(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the password in the brackets of a call."""
+    """The password in the brackets of a call."""
     value = text_value(text, end)
     if value is None or value.form == "bare":
         return None
@@ -340,13 +340,13 @@ def _called(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | No
 
 
 def _pgpass(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the password at the end of a line of PostgreSQL's file of passwords."""
+    """The password at the end of a line of PostgreSQL's file of passwords."""
     value = bare_value(text, end)
     return value if value and is_plausible(text[value.start : value.end]) else None
 
 
 def _reversed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return the value that stands before its name."""
+    """The value that stands before its name."""
     begin = max(0, start - _LONGEST_PAIR)
     match = _VALUE_BEFORE.search(text[begin:start])
     name = _NAME_AT_END.search(text[start:end])

@@ -93,7 +93,7 @@ class TextValue(NamedTuple):
 
 
 def text_value(text: str, at: int) -> TextValue | None:
-    """Return the value that begins at an index, perhaps after white space."""
+    """The value that begins at an index, perhaps after white space."""
     is_annotated = text[at - 1 : at] == ":"
     at = _after(_SPACE, text, at)
     if is_annotated:
@@ -113,7 +113,7 @@ def text_value(text: str, at: int) -> TextValue | None:
 
 
 def bare_value(text: str, at: int) -> TextValue | None:
-    """Return the value without quotes that begins at an index."""
+    """The value without quotes that begins at an index."""
     match = BARE.match(text, at)
     if match is None:
         return None
@@ -124,14 +124,14 @@ def bare_value(text: str, at: int) -> TextValue | None:
 
 
 def cookie_value(text: str, at: int) -> TextValue | None:
-    """Return the cookies that begin at an index, up to the end of the line."""
+    """The cookies that begin at an index, up to the end of the line."""
     at = _after(_COOKIE_START, text, at)
     line = _REST_OF_LINE.match(text, at) if _COOKIE.match(text, at) else None
     return TextValue(*line.span(), "bare") if line else None
 
 
 def is_secret_text(kind: str, text: str, value: TextValue, *, is_alone: bool) -> bool:
-    """Return whether a value at a name of a kind is a secret.
+    """Whether a value at a name of a kind is a secret.
 
     Args:
         kind: The kind of the name.
@@ -175,7 +175,7 @@ def _is_quoted_secret(kind: str, content: str) -> bool:
 
 
 def _quoted(text: str, opening: re.Match[str], form: str) -> TextValue | None:
-    """Return the value in quotes: up to the same quote, or to that of the text around it."""
+    """The value in quotes: up to the same quote, or to that of the text around it."""
     slashes, mark = len(opening[1]), opening[2]
     is_triple = opening[0].count(mark) == 3
     start = at = opening.end()
@@ -194,7 +194,7 @@ def _quoted(text: str, opening: re.Match[str], form: str) -> TextValue | None:
 
 
 def _block(text: str, opening: re.Match[str]) -> TextValue:
-    """Return a block of lines in YAML, which are indented alike."""
+    """A block of lines in YAML, which are indented alike."""
     following = opening[1] + opening[2]
     end = opening.end()
     while True:

@@ -28,7 +28,7 @@ class ValueRedactor:
         self._text = TextRedactor(self._rules.matchers)
 
     def __bool__(self) -> bool:
-        """Return whether there are any rules."""
+        """Whether there are any rules."""
         return bool(self._rules.globs or self._text)
 
     def text(self, text: str) -> str:
@@ -40,7 +40,7 @@ class ValueRedactor:
         return self._text.text(text)
 
     def attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a mapping with its keys and values redacted.
+        """A mapping with its keys and values redacted.
 
         Raises:
             ValueError: A text has too many escapes.
@@ -55,7 +55,7 @@ class ValueRedactor:
         return redacted
 
     def value(self, value: Any) -> Any:
-        """Return a value redacted; sequences become tuples, mappings become dicts.
+        """A value redacted; sequences become tuples, mappings become dicts.
 
         Raises:
             ValueError: A text has too many escapes.

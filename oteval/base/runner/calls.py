@@ -64,7 +64,7 @@ def call_and_await(function: Callable[[], Any]) -> Any:
 
 
 def is_async_function(function: Callable[..., Any]) -> bool:
-    """Return whether a function, a callable object or a partial is asynchronous."""
+    """Whether a function, a callable object or a partial is asynchronous."""
     while isinstance(function, partial):
         function = function.func
     method = getattr(function, "__call__", None)  # noqa: B004  the method itself is wanted
@@ -98,7 +98,7 @@ def start_thread(
 
 
 def as_exception(error: BaseException) -> Exception:
-    """Return an error of a job as an exception that ends only the job.
+    """An error of a job as an exception that ends only the job.
 
     SystemExit and KeyboardInterrupt would end the caller. StopIteration would end the generator
     that the caller may be, and asyncio does not pass it on.
@@ -111,11 +111,11 @@ def as_exception(error: BaseException) -> Exception:
 
 
 def timeout_error(timeout: float) -> TimeoutError:
-    """Return the error of a call that took longer than its timeout (seconds)."""
+    """The error of a call that took longer than its timeout (seconds)."""
     return TimeoutError(f"no answer within {timeout:g} s")
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an exception as one line of at most 500 characters."""
+    """An exception as one line of at most 500 characters."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= 500 else f"{text[:497]}..."

@@ -44,7 +44,7 @@ class Outcome(Generic[Key, Value]):
     seconds: float = 0.0
 
     def result(self) -> Value:
-        """Return the job's value.
+        """The job's value.
 
         Raises:
             Exception: The job's exception, a TimeoutError, or a RuntimeError if it did not run.
@@ -81,7 +81,7 @@ class Returned:
     is_timeout: bool = False
 
     def outcome(self, key: Key, seconds: float) -> Outcome[Key, Any]:
-        """Return the outcome of the job with this key.
+        """The outcome of the job with this key.
 
         Args:
             key: The job's key.

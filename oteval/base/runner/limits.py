@@ -19,17 +19,17 @@ _NS = 1_000_000_000
 
 
 def day_of(time_ns: int) -> str:
-    """Return the UTC day of a Unix time in nanoseconds, such as ``2026-11-21``."""
+    """The UTC day of a Unix time in nanoseconds, such as ``2026-11-21``."""
     return datetime.fromtimestamp(time_ns // _NS, UTC).date().isoformat()
 
 
 def start_of_day_ns(day: str) -> int:
-    """Return the Unix time (ns) at which a UTC day begins."""
+    """The Unix time (ns) at which a UTC day begins."""
     return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * _NS
 
 
 def next_day_ns(time_ns: int) -> int:
-    """Return the Unix time (ns) at which the next UTC day begins."""
+    """The Unix time (ns) at which the next UTC day begins."""
     today = datetime.fromtimestamp(time_ns // _NS, UTC).replace(hour=0, minute=0, second=0)
     return int((today + timedelta(days=1)).timestamp()) * _NS
 

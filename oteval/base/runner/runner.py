@@ -243,7 +243,7 @@ class Runner(Generic[Key, Value]):
                 )
 
     def _seconds_to_deadline(self) -> float | None:
-        """Return how long to wait for an outcome before a call may be overdue."""
+        """How long to wait for an outcome before a call may be overdue."""
         timeout = self._timeout
         if timeout is None:
             return None

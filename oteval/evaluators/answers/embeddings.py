@@ -144,7 +144,7 @@ def _embed_of(
     timeout: float,
     max_retries: int,
 ) -> Embed:
-    """Return the function that computes embeddings."""
+    """The function that computes embeddings."""
     if embeddings is not None:
         embed = getattr(embeddings, "embed_documents", embeddings)
         if not callable(embed):

@@ -97,7 +97,7 @@ class JsonMatch:
         return self.results(verdicts, outputs)
 
     def pairs(self, outputs: Any, reference_outputs: Any) -> list[RecordPair]:
-        """Return the records to compare with each other."""
+        """The records to compare with each other."""
         if isinstance(outputs, list) != isinstance(reference_outputs, list):
             raise InputError("json_match: outputs and reference_outputs must both be lists or not")
         if not isinstance(outputs, list):
@@ -112,12 +112,12 @@ class JsonMatch:
         return pair_records(ours, theirs, mode=self.list_match_mode, ignored=ignored)
 
     def fields(self, pair: RecordPair) -> list[str]:
-        """Return the names of the fields to compare in a pair of records."""
+        """The names of the fields to compare in a pair of records."""
         names = dict.fromkeys([*(pair.output or {}), *(pair.reference or {})])
         return [name for name in names if name not in self.exclude_keys]
 
     def asks(self, pair: RecordPair, field: str) -> bool:
-        """Return whether a judge compares a field: it has a criterion and is on both sides."""
+        """Whether a judge compares a field: it has a criterion and is on both sides."""
         sides = (pair.output, pair.reference)
         return field in self.rubric and all(side and field in side for side in sides)
 
@@ -139,7 +139,7 @@ class JsonMatch:
                     )
 
     def verdicts(self, pair: RecordPair) -> dict[str, _Verdict]:
-        """Return the verdicts on all fields of a pair that are compared without a judge."""
+        """The verdicts on all fields of a pair that are compared without a judge."""
         verdicts = {}
         for field in self.fields(pair):
             if not self.asks(pair, field):
@@ -176,7 +176,7 @@ class _Verdict:
     error: str = ""
 
     def result(self, key: str) -> EvaluatorResult:
-        """Return the verdict as an evaluator's result."""
+        """The verdict as an evaluator's result."""
         metadata = {"error": self.error} if self.error else None
         return {"key": key, "score": self.score, "comment": self.comment, "metadata": metadata}
 
@@ -281,7 +281,7 @@ def _split(
     list_match_mode: ListMatchMode = "same_elements",
     **judge_options: Any,
 ) -> tuple[JsonMatch, dict[str, Any]]:
-    """Return the comparison, and the options of its judge.
+    """The comparison, and the options of its judge.
 
     Raises:
         ConfigError: A value is unknown, or only one of rubric and judge is given.

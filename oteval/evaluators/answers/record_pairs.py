@@ -67,7 +67,7 @@ def pair_records(
 def _assigned(
     outputs: Sequence[Record], references: Sequence[Record], ignored: Set[str]
 ) -> dict[int, int]:
-    """Return the reference of each output that has one, by index."""
+    """The reference of each output that has one, by index."""
     ours = [_kept(record, ignored) for record in outputs]
     theirs = [_kept(record, ignored) for record in references]
     found = dict(
@@ -97,7 +97,7 @@ def _equal_fields(one: Record, two: Record) -> int:
 
 
 def _least_cost(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Return a column for each row, each used once, so that the sum of costs is the least.
+    """A column for each row, each used once, so that the sum of costs is the least.
 
     Args:
         costs: A row of costs for each row; there are at least as many columns as rows.

@@ -39,7 +39,7 @@ class Check(Evaluator):
 
     @staticmethod
     def result(problems: Sequence[str], metadata: Mapping[str, Any]) -> EvaluationResult:
-        """Return the result of a check.
+        """The result of a check.
 
         Args:
             problems: The problems, each in a few words; none for a pass.
@@ -51,16 +51,16 @@ class Check(Evaluator):
 
 
 def listed(texts: Sequence[object], between: str = ", ") -> str:
-    """Return the first few of some texts, and how many more there are."""
+    """The first few of some texts, and how many more there are."""
     more = f"{between}and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
     return between.join(map(str, texts[:_LISTED])) + more
 
 
 def is_counted(call: Call, tools: Iterable[str] | None) -> bool:
-    """Return whether a check of some tools counts a call; of None, it counts all."""
+    """Whether a check of some tools counts a call; of None, it counts all."""
     return tools is None or name_matches(call.call.name, tools)
 
 
 def name_matches(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a tool's name matches one of some patterns with * and ?."""
+    """Whether a tool's name matches one of some patterns with * and ?."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)

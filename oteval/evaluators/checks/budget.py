@@ -80,11 +80,11 @@ class Budget(Check):
         self.price_table()  # reads the prices
 
     def price_table(self) -> Prices:
-        """Return the prices that hold: the evaluator's own before those of genai-prices."""
+        """The prices that hold: the evaluator's own before those of genai-prices."""
         return make_prices(self.prices)
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
-        """Return the columns of the figures that are limited."""
+        """The columns of the figures that are limited."""
         limits = self.limits().keys()
         facts: set[Fact] = {"usage"} if limits - {"steps", "tool_calls"} else set()
         return OutlineRequest(
@@ -118,7 +118,7 @@ class Budget(Check):
         return self.result(problems, {**figures, "limits": self.limits()})
 
     def limits(self) -> dict[str, float]:
-        """Return the limits, by the names of the figures."""
+        """The limits, by the names of the figures."""
         return {
             name.removeprefix("max_"): value
             for name, value in describe_options(self).items()
@@ -126,7 +126,7 @@ class Budget(Check):
         }
 
     def _uncounted(self, context: EvaluationContext) -> list[str]:
-        """Return why messages or calls that count may not be among those that were counted."""
+        """Why messages or calls that count may not be among those that were counted."""
         if self.max_steps is not None and (lost := context.content_gap()):
             return [f"{lost.code}: {lost.detail}"]
         if self.max_steps is not None or self.max_tool_calls is not None:
@@ -137,7 +137,7 @@ class Budget(Check):
         return []
 
     def describe(self) -> dict[str, Any]:
-        """Return the limits, and the prices if a cost is limited."""
+        """The limits, and the prices if a cost is limited."""
         described = {"type": Budget.type, "key": self.key, **self.limits()}
         if self.max_cost is not None:
             own = self.price_table().own
@@ -186,7 +186,7 @@ def _exact(count: Callable[[EvaluationContext], float]) -> _Measure:
 
 
 def _runs(context: EvaluationContext) -> tuple[Trajectory, ...]:
-    """Return the runs whose usage is to be added up, all of which report one."""
+    """The runs whose usage is to be added up, all of which report one."""
     if not context.runs:
         raise NotEvaluated("messages alone do not tell it; pass a Trajectory")
     return context.runs

@@ -27,7 +27,7 @@ _DEEPEST = 100
 
 
 def schemas_of(tools: Iterable[Any]) -> dict[str, Mapping[str, Any] | bool | None]:
-    """Return the schema of each tool's arguments; None for definitions without a schema.
+    """The schema of each tool's arguments; None for definitions without a schema.
 
     Args:
         tools: Definitions in any mix of forms.

@@ -47,7 +47,7 @@ _EDGES = " \t\n.,;:!?\"'`*_()[]{}"
 
 
 def normalised(text: str) -> str:
-    """Return a text without differences in case, white space and outer punctuation.
+    """A text without differences in case, white space and outer punctuation.
 
     Args:
         text: Any text.
@@ -60,7 +60,7 @@ def normalised(text: str) -> str:
 
 
 def last_number(text: str) -> Decimal | None:
-    """Return the last number in a text, or None."""
+    """The last number in a text, or None."""
     numbers = _NUMBER.findall(text)
     return Decimal(numbers[-1].replace(",", "").replace("\u2212", "-")) if numbers else None
 
@@ -154,7 +154,7 @@ class FinalAnswer(Check):
         return f"the answer's number is {number}, wanted was {expected_number}{within}"
 
     def _expected_answer(self, reference: Any) -> str:
-        """Return the expected answer."""
+        """The expected answer."""
         if self.expected is not None:
             return str(self.expected)
         if reference is None:
@@ -170,7 +170,7 @@ class FinalAnswer(Check):
 
 
 def _answer(messages: tuple[Message, ...]) -> str | None:
-    """Return the text of the last message if the model wrote it and requested no tools in it."""
+    """The text of the last message if the model wrote it and requested no tools in it."""
     last = messages[-1] if messages else None
     if last is None or last.role != "assistant" or last.client_calls:
         return None

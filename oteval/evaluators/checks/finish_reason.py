@@ -67,7 +67,7 @@ class FinishReason(Check):
 
 
 def cut_reason(context: EvaluationContext) -> str:
-    """Return why the last answer of a run is incomplete, or ""."""
+    """Why the last answer of a run is incomplete, or ""."""
     run = context.trajectory
     # The last reason belongs to the last answer only if every call has a reason.
     if run is None or not run.finish_reasons:

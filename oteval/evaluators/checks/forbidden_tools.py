@@ -34,7 +34,7 @@ class ForbiddenTools(Check):
             raise ConfigError("give forbidden or allowed, a list of tools")
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
-        """Return the columns that every outline has: they name the tools."""
+        """The columns that every outline has: they name the tools."""
         return OutlineRequest()
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
@@ -54,7 +54,7 @@ class ForbiddenTools(Check):
         return self.allowed is not None and not name_matches(name, self.allowed)
 
     def describe(self) -> dict[str, Any]:
-        """Return the options; without a list of forbidden tools, an empty one."""
+        """The options; without a list of forbidden tools, an empty one."""
         return {**super().describe(), "forbidden": self.forbidden or ()}
 
 

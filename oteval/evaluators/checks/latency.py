@@ -63,7 +63,7 @@ class Latency(Check):
             )
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
-        """Return the column of the run's times, unless the times of calls are limited as well."""
+        """The column of the run's times, unless the times of calls are limited as well."""
         return OutlineRequest(frozenset({"times"})) if self.max_tool_seconds is None else None
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
@@ -112,7 +112,7 @@ def _is_timed(run: Trajectory) -> bool:
 
 
 def _untimed(run: Trajectory) -> list[str]:
-    """Return why a run may have taken longer than its root span shows."""
+    """Why a run may have taken longer than its root span shows."""
     gaps = [
         gap for gap in run.gaps if gap.code in _TIME_GAPS and gap.span_id == run.root_span.span_id
     ]

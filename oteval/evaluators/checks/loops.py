@@ -44,7 +44,7 @@ class Cycle(NamedTuple):
 
 
 def longest_cycle(keys: Sequence[Hashable], max_length: int) -> Cycle | None:
-    """Return the cycle that repeats most often; ties go to the shortest, then the first.
+    """The cycle that repeats most often; ties go to the shortest, then the first.
 
     The time is linear in the number of calls for each length.
 
@@ -86,7 +86,7 @@ class Loops(Check):
     ignore_tools: Sequence[str] | None = None
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
-        """Return the columns of the calls."""
+        """The columns of the calls."""
         return OutlineRequest(frozenset({"call_hashes"}))
 
     def evaluate_outline(self, context: EvaluationContext) -> EvaluationResult:
@@ -130,7 +130,7 @@ class Loops(Check):
         return self.result(problems, figures)
 
     def describe(self) -> dict[str, Any]:
-        """Return the options; without tools to ignore, an empty list."""
+        """The options; without tools to ignore, an empty list."""
         return {**super().describe(), "ignore_tools": self.ignore_tools or ()}
 
     def _ignores(self, call: Call) -> bool:
@@ -161,7 +161,7 @@ def _of(calls: Sequence[Call], cycle: Cycle) -> Sequence[Call]:
 
 
 def _arguments_key(call: Call) -> Hashable:
-    """Return a key that equal arguments share; None if they were not captured."""
+    """A key that equal arguments share; None if they were not captured."""
     arguments = call.call.arguments
     if arguments is None:
         return None
@@ -171,7 +171,7 @@ def _arguments_key(call: Call) -> Hashable:
 
 
 def _key(call: Call, arguments: Hashable) -> Hashable:
-    """Return a key that equal calls share; a call without arguments equals only itself."""
+    """A key that equal calls share; a call without arguments equals only itself."""
     if arguments is None:
         return (call.call.name, call.index, "unknown")
     return (call.call.name, arguments)

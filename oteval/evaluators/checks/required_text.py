@@ -66,14 +66,14 @@ class RequiredText(Check):
         return self.result(problems, figures)
 
     def _lost_by(self, contents: Sequence[tuple[int, str]]) -> Sequence[str]:
-        """Return the codes of more gaps that may hide texts."""
+        """The codes of more gaps that may hide texts."""
         # `calls_not_captured` marks an answer without its run, which hides no text of the assistant
         # or the user.
         is_answer = bool(contents) and self.said_by in ("assistant", "user")
         return ("content_shortened", *(() if is_answer else ("calls_not_captured",)))
 
     def _contents(self, context: EvaluationContext) -> list[tuple[int, str]]:
-        """Return the index and content of each message to search."""
+        """The index and content of each message to search."""
         contents = [
             (at, message.content)
             for at, message in enumerate(context.messages)

@@ -70,7 +70,7 @@ class ToolErrors(Check):
     missing_ok: bool = False
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
-        """Return the column that shows runs without failed calls, under the default pattern."""
+        """The column that shows runs without failed calls, under the default pattern."""
         if self.error_pattern is not None:
             return None
         return OutlineRequest(frozenset({"sound_results"}))
@@ -108,14 +108,14 @@ class ToolErrors(Check):
         return EvaluationResult.of_verdict(True, comment=remark, metadata=figures)
 
     def describe(self) -> dict[str, Any]:
-        """Return the options; without a pattern, the version of the default rule."""
+        """The options; without a pattern, the version of the default rule."""
         return {**super().describe(), "error_pattern": self.error_pattern or [RULE_VERSION]}
 
     def _counted(self, context: EvaluationContext) -> list[Call]:
         return [call for call in context.calls if is_counted(call, self.tools)]
 
     def _failed_without_call(self, context: EvaluationContext) -> str:
-        """Return the text of the first failed result without a call, or ""."""
+        """The text of the first failed result without a call, or ""."""
         paired = {id(result) for result in results_of(context.messages).values()}
         results = [message for message in context.messages if message.role == "tool"]
         compiled = None if self.error_pattern is None else Pattern(self.error_pattern)
@@ -154,7 +154,7 @@ def _reason(outcome: CallOutcome) -> str:
 
 
 def _not_counted(near_misses: Sequence[tuple[Call, str]]) -> list[str]:
-    """Return a remark on the results that look similar to errors, or an empty list."""
+    """A remark on the results that look similar to errors, or an empty list."""
     if not near_misses:
         return []
     listing = listed([f"{call}: {words}" for call, words in near_misses])

@@ -57,7 +57,7 @@ class OrderRule:
 
 
 def parse_rule(text: Any) -> OrderRule:
-    """Return the rule that a sentence spells out.
+    """The rule that a sentence spells out.
 
     Args:
         text: The sentence, with quotes around names that have spaces.
@@ -101,7 +101,7 @@ class ToolOrder(Check):
         object.__setattr__(self, "rules", tuple(parse_rule(text).text for text in rules))
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
-        """Return the columns that every outline has: they show the tools in their order."""
+        """The columns that every outline has: they show the tools in their order."""
         return OutlineRequest()
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:

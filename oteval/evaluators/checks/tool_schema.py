@@ -68,7 +68,7 @@ class ToolSchema(Check):
         schemas: Mapping[str, Any],
         validators: _Validators,
     ) -> str | None:
-        """Return the fault of a call, or None."""
+        """The fault of a call, or None."""
         name = call.call.name
         if name not in schemas:
             if self.unknown_tools == "ignore":
@@ -87,7 +87,7 @@ class ToolSchema(Check):
         return validators.fault(name, call.call.arguments)
 
     def describe(self) -> dict[str, Any]:
-        """Return the options, with the definitions as canonical JSON."""
+        """The options, with the definitions as canonical JSON."""
         tools = None if self.tools is None else canonical(list(self.tools))
         return {"type": self.type, "key": self.key, "tools": tools, "unknown": self.unknown_tools}
 
@@ -100,7 +100,7 @@ class _Validators:
         self._made: dict[str, Any] = {}
 
     def fault(self, tool: str, arguments: Any) -> str | None:
-        """Return where arguments do not fit, or None.
+        """Where arguments do not fit, or None.
 
         Raises:
             NotEvaluated: The schema is invalid, or refers to another document.

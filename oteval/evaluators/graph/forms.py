@@ -38,7 +38,7 @@ class GraphTrajectory(TypedDict):
 
 
 def graph_of(trajectory: Trajectory) -> GraphTrajectory:
-    """Return the graph form of a conversation reconstructed from traces.
+    """The graph form of a conversation reconstructed from traces.
 
     Args:
         trajectory: Its last run.
@@ -61,7 +61,7 @@ def _said(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def unwrapped(value: Any, name: str) -> Any:
-    """Return a graph trajectory in dict form, out of whatever holds it.
+    """A graph trajectory in dict form, out of whatever holds it.
 
     Args:
         value: A graph trajectory in any form.
@@ -80,7 +80,7 @@ def unwrapped(value: Any, name: str) -> Any:
 
 
 def read_turns(value: Any, name: str) -> Turns:
-    """Return the nodes of each turn of a graph trajectory.
+    """The nodes of each turn of a graph trajectory.
 
     Args:
         value: A graph trajectory in any form.

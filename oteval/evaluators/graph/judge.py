@@ -84,7 +84,7 @@ def _make_judge(
 def _make_variables(
     prompt: Any, outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the variables of a prompt about a graph trajectory."""
+    """The variables of a prompt about a graph trajectory."""
     turn_inputs = _by_turn(inputs)
     thread = thread_of(outputs, "outputs", turn_inputs)
     # The thread shows the inputs already.
@@ -106,7 +106,7 @@ def _by_turn(inputs: Any) -> list[Any] | None:
 
 
 def thread_of(value: Any, name: str, inputs: Sequence[Any] | None = None) -> Thread:
-    """Return a graph trajectory as a judge sees it.
+    """A graph trajectory as a judge sees it.
 
     Args:
         value: The graph trajectory in any form.
@@ -145,7 +145,7 @@ def _column(name: str, values: Any, turns: Sequence[Any]) -> Sequence[Any]:
 
 
 def _text(value: Any) -> str:
-    """Return a thread in words, for prompts that are shown no block of data."""
+    """A thread in words, for prompts that are shown no block of data."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not all(_is_turn(turn) for turn in value):

@@ -44,7 +44,7 @@ class ExtractedLangGraphThreadTrajectory(TypedDict):
 def extract_langgraph_trajectory_from_snapshots(
     snapshots: Iterable[Any],
 ) -> ExtractedLangGraphThreadTrajectory:
-    """Return the graph trajectory of a thread from its snapshots.
+    """The graph trajectory of a thread from its snapshots.
 
     Args:
         snapshots: LangGraph's ``StateSnapshot`` objects, newest first, as
@@ -97,7 +97,7 @@ def _is_interrupted(snapshot: Any) -> bool:
 
 
 def _nodes(snapshot: Any) -> list[str]:
-    """Return the nodes of a snapshot's tasks, each after the mark of its interrupt."""
+    """The nodes of a snapshot's tasks, each after the mark of its interrupt."""
     namespace = (snapshot.config.get("configurable") or {}).get("checkpoint_ns") or ""
     outer, inside, _ = namespace.partition(":")
     prefix = f"{outer}:" if inside else ""
@@ -110,7 +110,7 @@ def _nodes(snapshot: Any) -> list[str]:
 
 
 def _result(values: Any) -> Any:
-    """Return the result of a turn: its state, with only the last message."""
+    """The result of a turn: its state, with only the last message."""
     messages = values.get("messages") if isinstance(values, dict) else None
     if not isinstance(messages, list) or not messages:
         return values
@@ -137,7 +137,7 @@ def _turn_around(inputs: list[Any], found: GraphTrajectory) -> None:
 def extract_langgraph_trajectory_from_thread(
     graph: Any, config: Mapping[str, Any]
 ) -> ExtractedLangGraphThreadTrajectory:
-    """Return the graph trajectory of a thread, its subgraphs' steps included.
+    """The graph trajectory of a thread, its subgraphs' steps included.
 
     Args:
         graph: A compiled LangGraph graph with a checkpointer.

@@ -79,7 +79,7 @@ class GraphMatch(FigureMatch):
         return self.result_of(verdict, turns=[len(turns), len(reference_turns)], turn=turn)
 
     def describe(self) -> dict[str, Any]:
-        """Return the options as JSON values, to hash into the evaluator's version."""
+        """The options as JSON values, to hash into the evaluator's version."""
         return {
             "type": self.type,
             "key": self.key,

@@ -76,7 +76,7 @@ class AnswerSchema:
 def verdict_schema(
     *, continuous: bool = False, choices: Sequence[float] | None = None, use_reasoning: bool = True
 ) -> AnswerSchema:
-    """Return the schema of a verdict.
+    """The schema of a verdict.
 
     Args:
         continuous: Whether the score is a number from 0 to 1 instead of a bool.
@@ -110,7 +110,7 @@ def verdict_schema(
 def _read_verdict(
     use_reasoning: bool, scale: list[float] | None, continuous: bool, value: Any
 ) -> dict[str, Any]:
-    """Return a checked verdict.
+    """A checked verdict.
 
     Raises:
         InvalidAnswer: It has another form.
@@ -171,7 +171,7 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def custom_schema(output_schema: Any) -> AnswerSchema:
-    """Return the schema that a user gives as a TypedDict, pydantic model or JSON schema.
+    """The schema that a user gives as a TypedDict, pydantic model or JSON schema.
 
     Args:
         output_schema: One of these. A JSON schema may be wrapped as in OpenAI's structured output:
@@ -221,7 +221,7 @@ class _JsonReader:
 
 
 def _make_validator(schema: Mapping[str, Any]) -> Validator:
-    """Return a validator that matches patterns in linear time and accepts tuples as arrays.
+    """A validator that matches patterns in linear time and accepts tuples as arrays.
 
     Raises:
         ConfigError: The schema is invalid.
@@ -252,7 +252,7 @@ def _make_validator(schema: Mapping[str, Any]) -> Validator:
 
 
 def _matches(regex: str, text: str) -> bool:
-    """Return whether a regular expression matches; one that RE2 does not support never does."""
+    """Whether a regular expression matches; one that RE2 does not support never does."""
     try:
         return compile_pattern(regex).search(text) is not None
     except PatternError:
@@ -260,7 +260,7 @@ def _matches(regex: str, text: str) -> bool:
 
 
 def _find_problem(validator: Validator, value: Any) -> str:
-    """Return why a value does not fit the validator's schema, or ""."""
+    """Why a value does not fit the validator's schema, or ""."""
     from jsonschema.exceptions import best_match
     from referencing.exceptions import Unresolvable
 
@@ -277,7 +277,7 @@ def _find_problem(validator: Validator, value: Any) -> str:
 
 
 def _one_line(message: str) -> str:
-    """Return a message of jsonschema without the beginning of a long value that it quotes."""
+    """A message of jsonschema without the beginning of a long value that it quotes."""
     line = " ".join(message.split())
     return line if len(line) <= _LONGEST_LINE else f"...{line[-_LONGEST_LINE:]}"
 
@@ -311,7 +311,7 @@ def _tool_name(name: str) -> str:
 
 
 def _closed(schema: Any) -> Any:
-    """Return a schema whose objects allow only the properties that they list."""
+    """A schema whose objects allow only the properties that they list."""
     if isinstance(schema, Mapping):
         closed = {key: _closed(value) for key, value in schema.items()}
         if isinstance(closed.get("properties"), dict) and "type" in closed:
@@ -323,7 +323,7 @@ def _closed(schema: Any) -> Any:
 
 
 def _is_strict(schema: Any) -> bool:
-    """Return whether every object requires all its properties and allows no others."""
+    """Whether every object requires all its properties and allows no others."""
     if isinstance(schema, Mapping):
         properties = schema.get("properties")
         if isinstance(properties, Mapping) and "type" in schema:
@@ -375,7 +375,7 @@ def _pydantic_compatible(kind: Any) -> Any:
 
 
 def _without_qualifiers(hint: Any) -> Any:
-    """Return a type hint without Required, NotRequired and ReadOnly."""
+    """A type hint without Required, NotRequired and ReadOnly."""
     while getattr(get_origin(hint), "_name", "") in ("Required", "NotRequired", "ReadOnly"):
         (hint,) = get_args(hint)
     return hint

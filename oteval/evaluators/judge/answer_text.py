@@ -26,7 +26,7 @@ _FENCES = frozenset({"```", "```json"})
 
 
 def parse_answer(text: str | None) -> Any:
-    """Return the JSON object that is a model's whole answer.
+    """The JSON object that is a model's whole answer.
 
     Args:
         text: The model's text; None means empty.
@@ -43,7 +43,7 @@ def parse_answer(text: str | None) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Return the object that a JSON text encodes.
+    """The object that a JSON text encodes.
 
     Raises:
         InvalidAnswer: The text is not one JSON object, or an object repeats a key.
@@ -58,7 +58,7 @@ def parse_json(text: str) -> Any:
 
 
 def _without_fence(text: str) -> str:
-    """Return the content of a code fence that is the whole text; other text unchanged."""
+    """The content of a code fence that is the whole text; other text unchanged."""
     first, _, rest = text.partition("\n")
     is_fenced = first.strip().lower() in _FENCES and rest.endswith("```")
     return rest.removesuffix("```").strip() if is_fenced else text
@@ -74,7 +74,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _without_reasoning(text: str) -> str:
-    """Return the text after the closed reasoning blocks at its beginning."""
+    """The text after the closed reasoning blocks at its beginning."""
     while (opening := _OPENING_TAG.match(text)) is not None:
         if opening["angle"]:
             end = f"</{re.escape(opening['angle'])}>"

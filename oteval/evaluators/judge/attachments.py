@@ -18,7 +18,7 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "mp3": "mp3", "wave": "wav", "x-wav": "wav", "w
 
 
 def attachment_parts(attachments: Any) -> list[dict[str, Any]]:
-    """Return attachments as content parts.
+    """Attachments as content parts.
 
     Args:
         attachments: One attachment, a list of them, or None.
@@ -62,7 +62,7 @@ def _part(item: Any, place: str) -> dict[str, Any]:
 
 
 def _url(data: Any, mime: str) -> str:
-    """Return a URL as it is, and other data as a data: URL."""
+    """A URL as it is, and other data as a data: URL."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return f"data:{mime};base64,{base64.b64encode(bytes(data)).decode()}"
     text = str(data)

@@ -46,7 +46,7 @@ class Backend(Protocol):
         ...
 
     def identity(self) -> Mapping[str, Any] | None:
-        """Return everything that answers depend on, or None if it cannot be determined.
+        """Everything that answers depend on, or None if it cannot be determined.
 
         It is part of the cache key and of the evaluator's version.
         """
@@ -67,18 +67,18 @@ class Backend(Protocol):
 
 
 def one_line(error: BaseException, length: int = 400) -> str:
-    """Return an exception's message as one line of limited length."""
+    """An exception's message as one line of limited length."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def timeout_error(error: TimeoutError, timeout: float | None) -> JudgeError:
-    """Return the error for a judge that did not answer in time."""
+    """The error for a judge that did not answer in time."""
     return JudgeError(str(error) or f"no answer within {timeout or 0:g} s")
 
 
 def blocking_only_error(judge: str) -> ConfigError:
-    """Return the error for an asynchronous judge in a blocking evaluator."""
+    """The error for an asynchronous judge in a blocking evaluator."""
     return ConfigError(
         f"judge is {judge}; a blocking evaluator cannot await it: use the async form"
     )
@@ -103,7 +103,7 @@ class FunctionBackend:
         self.endpoint = ("function", self.model)
 
     def identity(self) -> Mapping[str, Any] | None:
-        """Return the function's ``cache_key`` attribute."""
+        """The function's ``cache_key`` attribute."""
         key = getattr(self.function, "cache_key", None)
         return None if key is None else {"function": key}
 

@@ -80,7 +80,7 @@ class AnswerCache(Protocol):
     """A store of answers. Both methods must be thread-safe."""
 
     def get(self, key: str) -> JudgeCall | None:
-        """Return the call with a key if it was answered, or None."""
+        """The call with a key if it was answered, or None."""
         ...
 
     def put(self, call: JudgeCall) -> None:
@@ -109,7 +109,7 @@ class MemoryCache:
             return _cache_with, (self.size, tuple(self._calls.values()))
 
     def get(self, key: str) -> JudgeCall | None:
-        """Return the call with a key, or None."""
+        """The call with a key, or None."""
         with self._lock:
             call = self._calls.get(key)
             if call is not None:
@@ -154,7 +154,7 @@ class LinkedCalls:
         self._calls = calls
 
     def get(self, key: str) -> JudgeCall | None:
-        """Return the answered call with a key, or None, and link it to the run."""
+        """The answered call with a key, or None, and link it to the run."""
         if run := _EVALUATED_RUN.get():
             self._calls.link(key, run)
         call: JudgeCall | None = self._calls.get(key)
@@ -166,7 +166,7 @@ class LinkedCalls:
 
 
 def make_cache_key(request: Mapping[str, Any], nonce: str) -> str:
-    """Return a hash of a request, excluding the nonce of its delimiters."""
+    """A hash of a request, excluding the nonce of its delimiters."""
     text = canonical(request)
     if nonce:
         text = text.replace(nonce, "0" * len(nonce))
@@ -184,7 +184,7 @@ class PendingAnswers(Generic[Answer]):
         self._lock = threading.Lock()
 
     def join(self, key: str) -> Future[Answer | None] | None:
-        """Return a future of the answer, or None if the caller is the first and has to ask.
+        """A future of the answer, or None if the caller is the first and has to ask.
 
         Each caller gets its own future and can cancel it. The result is None if the caller that
         asked gave up.

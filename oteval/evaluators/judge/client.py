@@ -111,7 +111,7 @@ class JudgeClient:
     async def ask(
         self, prompt: RenderedPrompt, schema: AnswerSchema, sample: int = 0
     ) -> JudgeAnswer:
-        """Return the answer to a question; a failure is an answer with an error.
+        """The answer to a question; a failure is an answer with an error.
 
         Args:
             prompt: The messages.
@@ -147,7 +147,7 @@ class JudgeClient:
         return self.limits.budget is not None and not self._estimator.has_learned
 
     def _cache_key(self, prompt: RenderedPrompt, schema: AnswerSchema, sample: int) -> str:
-        """Return the key of a question, or "" if it cannot be cached."""
+        """The key of a question, or "" if it cannot be cached."""
         identity = self.backend.identity()
         if self.limits.cache is None or identity is None:
             return ""
@@ -162,7 +162,7 @@ class JudgeClient:
     async def _find_answer(
         self, key: str, prompt: RenderedPrompt, schema: AnswerSchema
     ) -> JudgeAnswer:
-        """Return the cached answer to a question, or ask the model."""
+        """The cached answer to a question, or ask the model."""
         answer = self._cached_answer(key, schema)
         return await self._ask_model(key, prompt, schema) if answer is None else answer
 
@@ -175,7 +175,7 @@ class JudgeClient:
     def _accept_shared(
         self, answer: JudgeAnswer | None, schema: AnswerSchema
     ) -> JudgeAnswer | None:
-        """Return the answer to an equal question, or None if this client has to ask itself."""
+        """The answer to an equal question, or None if this client has to ask itself."""
         if answer is not None and self.limits.cache is not None:
             self.limits.cache.get(answer.call.key)  # the cache may record who uses an answer
         # The budget that is spent may belong to another evaluator.
@@ -287,7 +287,7 @@ class JudgeClient:
 
 
 def _check_cached(call: JudgeCall, schema: AnswerSchema) -> JudgeAnswer | None:
-    """Return a cached answer if it still fits the schema; other versions may have stored it."""
+    """A cached answer if it still fits the schema; other versions may have stored it."""
     try:
         return JudgeAnswer(schema.read(call.answer), error=None, call=call, cached=True)
     except Exception:

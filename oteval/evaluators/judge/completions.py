@@ -68,7 +68,7 @@ class AnswerText:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return a field of an object or a dict, or None."""
+    """A field of an object or a dict, or None."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
@@ -94,18 +94,18 @@ def read_content(content: Any) -> AnswerText:
 
 
 def token_count(value: Any) -> int | None:
-    """Return a positive count of tokens as an int; None for any other value."""
+    """A positive count of tokens as an int; None for any other value."""
     is_count = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
     return int(value) if is_count and value < 1 << 53 else None
 
 
 def plain_form(value: Any) -> Any:
-    """Return a Pydantic model as a dict, and any other value as it is."""
+    """A Pydantic model as a dict, and any other value as it is."""
     return value.model_dump() if hasattr(value, "model_dump") else value
 
 
 def finish_reason(*sources: Any) -> str:
-    """Return the first finish reason that one of the objects states, or ""."""
+    """The first finish reason that one of the objects states, or ""."""
     for source in sources:
         details = attribute(source, "incomplete_details")
         if attribute(source, "status") == "incomplete" or details:
@@ -125,7 +125,7 @@ def make_reply(
     counts: TokenCounts = NO_TOKENS,
     choices: int = 1,
 ) -> ModelReply:
-    """Return the reply made of the parts of a message.
+    """The reply made of the parts of a message.
 
     Args:
         request: The request; a tool call is the answer only if the request forced one.
@@ -170,7 +170,7 @@ def _call_problem(calls: Sequence[AnswerCall], expected: str) -> str:
 
 
 def read_completion(response: Any, request: CompletionRequest) -> ModelReply:
-    """Return the reply in a whole chat completion, an object or a dict.
+    """The reply in a whole chat completion, an object or a dict.
 
     Raises:
         JudgeError: The response is not a chat completion.
@@ -235,7 +235,7 @@ class StreamedCompletion:
         call.arguments.append(str(attribute(function, "arguments") or ""))
 
     def _finish_reason(self) -> str:
-        """Return why the model stopped, preferring a reason that means the answer is incomplete.
+        """Why the model stopped, preferring a reason that means the answer is incomplete.
 
         A stream without any reason was cut off.
         """
@@ -248,7 +248,7 @@ class StreamedCompletion:
         return next(incomplete, reasons[-1] if reasons else "end of the stream")
 
     def completion(self, request: CompletionRequest) -> ModelReply:
-        """Return the reply."""
+        """The reply."""
         calls = self._calls.values()
         return make_reply(
             request,

@@ -96,7 +96,7 @@ _ASCII = bytes(range(128))
 
 
 def estimate_tokens(text: str) -> int:
-    """Return an estimate of a text's tokens, above the average of common tokenizers.
+    """An estimate of a text's tokens, above the average of common tokenizers.
 
     ASCII letters and spaces count a quarter each, digits and punctuation a half, and all other
     characters one.
@@ -128,11 +128,11 @@ class TokenEstimator:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def prompt_tokens(self, request: CompletionRequest) -> int:
-        """Return the estimated input tokens of a request."""
+        """The estimated input tokens of a request."""
         return self._scaled(_prompt_tokens(request))
 
     def answer_tokens(self) -> int:
-        """Return the estimated output tokens of the next answer."""
+        """The estimated output tokens of the next answer."""
         expected = self._longest_answer or DEFAULT_ANSWER_TOKENS
         return expected if self.answer_limit is None else min(expected, self.answer_limit)
 

@@ -93,12 +93,12 @@ _MAX_TASK_LENGTH = 1500
 
 
 def new_nonce() -> str:
-    """Return 16 random hex digits."""
+    """16 random hex digits."""
     return secrets.token_hex(8)
 
 
 def encode_data(value: Any, variable: str = "", left_out: list[OmittedData] | None = None) -> str:
-    """Return a value as one line of JSON, with characters escaped that could steer a reader.
+    """A value as one line of JSON, with characters escaped that could steer a reader.
 
     Args:
         value: A JSON value.
@@ -121,7 +121,7 @@ def encode_data(value: Any, variable: str = "", left_out: list[OmittedData] | No
 
 
 def _is_binary(body: str) -> bool:
-    """Return whether base64 text encodes a file: it has a signature, or many zero bytes."""
+    """Whether base64 text encodes a file: it has a signature, or many zero bytes."""
     head = body[: min(1024, len(body) // 4 * 4)].translate(str.maketrans("-_", "+/"))
     try:
         data = base64.b64decode(head, validate=True)
@@ -132,7 +132,7 @@ def _is_binary(body: str) -> bool:
 
 
 def _escape_hidden(text: str) -> str:
-    """Return JSON text with the characters escaped that `_HIDDEN` matches."""
+    """JSON text with the characters escaped that `_HIDDEN` matches."""
     # The only such characters that are common, and the only ones in ASCII: JSON text has no
     # control characters below U+0020.
     text = text.replace("<", r"\u003c").replace(">", r"\u003e").replace("\x7f", r"\u007f")
@@ -148,7 +148,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def data_block(name: str, value: Any, nonce: str, left_out: list[OmittedData] | None = None) -> str:
-    """Return a value as a block of data.
+    """A value as a block of data.
 
     Args:
         name: The block's name, which is the prompt's variable.
@@ -176,7 +176,7 @@ def data_lines(name: str, lines: Iterable[str], nonce: str) -> str:
 
 
 def without_nonces(text: str) -> str:
-    """Return a judge's prompt with the same nonce in all blocks.
+    """A judge's prompt with the same nonce in all blocks.
 
     Recorded requests can then be compared, because only the nonce differs from call to call.
     """
@@ -192,7 +192,7 @@ def closing_instructions(
     examples: str = "",
     left_out: Sequence[OmittedData] = (),
 ) -> str:
-    """Return the text after the blocks: an explanation of them, and the task again.
+    """The text after the blocks: an explanation of them, and the task again.
 
     Args:
         nonce: The call's nonce.
@@ -222,7 +222,7 @@ def closing_instructions(
 
 
 def _omitted_line(left_out: Sequence[OmittedData]) -> str:
-    """Return a line that counts the omitted data by variable and kind."""
+    """A line that counts the omitted data by variable and kind."""
     kinds = sorted({(data.variable, data.kind) for data in left_out})
     counts = []
     for variable, kind in kinds:
@@ -232,7 +232,7 @@ def _omitted_line(left_out: Sequence[OmittedData]) -> str:
 
 
 def shorten_task(text: str) -> str:
-    """Return a prompt without data, short enough to be repeated."""
+    """A prompt without data, short enough to be repeated."""
     if "\n\n\n" in text:
         text = re.sub(r"\n{3,}", "\n\n", text)
     text = text.strip()

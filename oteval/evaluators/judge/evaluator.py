@@ -143,7 +143,7 @@ class JudgeEvaluator:
         return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
 
     def _refusal(self, reason: str) -> dict[str, Any]:
-        """Return the result of outputs that no judge is asked about.
+        """The result of outputs that no judge is asked about.
 
         Raises:
             JudgeError: There is an output schema, which has no place for the reason.
@@ -163,7 +163,7 @@ class JudgeEvaluator:
         return {"key": self.key, "score": None, "comment": str(errors[0]), "metadata": metadata}
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that verdicts depend on as JSON values, to hash into a version."""
+        """Everything that verdicts depend on as JSON values, to hash into a version."""
         template, instructions = self.prompt.template, self.prompt.instructions
         description = {
             "type": "judge",
@@ -186,7 +186,7 @@ class JudgeEvaluator:
 
 
 def missing_content(gaps: Iterable[Gap]) -> str:
-    """Return why a judge would see only a part of a run, or "".
+    """Why a judge would see only a part of a run, or "".
 
     A run that was read by its shape has another gap where content of it is missing.
     """
@@ -195,7 +195,7 @@ def missing_content(gaps: Iterable[Gap]) -> str:
 
 
 def combine_votes(scores: Sequence[Any], *, continuous: bool = False) -> Any:
-    """Return the score that wins a vote.
+    """The score that wins a vote.
 
     Args:
         scores: At least one.
@@ -211,7 +211,7 @@ def combine_votes(scores: Sequence[Any], *, continuous: bool = False) -> Any:
 
 
 def vote_share(scores: Sequence[Any], winner: Any) -> float:
-    """Return the share of votes for the winning score, from 0 to 1."""
+    """The share of votes for the winning score, from 0 to 1."""
     return sum(bool(score == winner) for score in scores) / len(scores)
 
 
@@ -230,7 +230,7 @@ def _vote_metadata(answers: Sequence[JudgeAnswer]) -> dict[str, Any]:
 
 
 def _call_metadata(answers: Sequence[JudgeAnswer]) -> dict[str, Any]:
-    """Return the metadata of the calls behind a result; cached answers cost nothing."""
+    """The metadata of the calls behind a result; cached answers cost nothing."""
     calls = [answer.call for answer in answers]
     new_calls = [answer.call for answer in answers if not answer.cached]
     costs = [call.cost for call in new_calls if call.cost is not None]
@@ -277,7 +277,7 @@ class AsyncJudgeEvaluator(Protocol):
 
 
 def as_async(evaluator: JudgeEvaluator) -> AsyncJudgeEvaluator:
-    """Return the asynchronous form of an evaluator."""
+    """The asynchronous form of an evaluator."""
     evaluate = named_partial(_evaluate_async, evaluator.key, evaluator)
     evaluate.__doc__ = JudgeEvaluator.__call__.__doc__
     evaluate.evaluator = evaluator

@@ -50,7 +50,7 @@ class FieldQuestions:
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def metadata(self) -> dict[str, Any]:
-        """Return the questions and their cost, or nothing if none was asked."""
+        """The questions and their cost, or nothing if none was asked."""
         if not self.asked:
             return {}
         costs = [question["cost_usd"] for question in self.asked]
@@ -70,7 +70,7 @@ class FieldJudgeModel(LlmJudge):
     api_key: Annotated[str | None, PYTHON_ONLY] = field(default=None, repr=False)
 
     def prepare(self, resources: Resources) -> Self:
-        """Return the evaluator with its judge created.
+        """The evaluator with its judge created.
 
         Raises:
             ConfigError: There is a key in oteval.yaml, or an option is wrong.
@@ -106,7 +106,7 @@ class FieldJudgeModel(LlmJudge):
             _QUESTIONS.reset(token)
 
     def ask(self, name: str, criterion: str, output: Any, reference: Any) -> FieldAnswer:
-        """Return the answer of the model.
+        """The answer of the model.
 
         Raises:
             NotEvaluated: The budget is spent.
@@ -139,7 +139,7 @@ class FieldJudgeModel(LlmJudge):
         return answer
 
     def _prepared_judge(self) -> JudgeEvaluator:
-        """Return the judge; one that oteval.yaml does not prepare is created with the first use."""
+        """The judge; one that oteval.yaml does not prepare is created with the first use."""
         if self.judge is None:
             resources = Resources(
                 self.key,
@@ -152,7 +152,7 @@ class FieldJudgeModel(LlmJudge):
         return super()._prepared_judge()
 
     def _key(self) -> str:
-        """Return the key: as given, or from the environment."""
+        """The key: as given, or from the environment."""
         key = self.api_key or key_in_environment(self.api_key_env)
         if not key and self.api_key_env != "OPENAI_API_KEY":
             raise ConfigError(f"judge: the environment variable {self.api_key_env} is not set")
@@ -166,7 +166,7 @@ class FieldJudgeModel(LlmJudge):
 
 
 def _as_text(value: Any) -> str:
-    """Return a value as the prompt shows it: of an agent's data, no part is a run or a gap."""
+    """A value as the prompt shows it: of an agent's data, no part is a run or a gap."""
     return value if isinstance(value, str) else dumps(value)
 
 
@@ -179,7 +179,7 @@ def _no_function(name: str) -> NoReturn:
 
 
 def field_judge(value: Any) -> FieldJudgeModel:
-    """Return the judge that an option describes.
+    """The judge that an option describes.
 
     Args:
         value: Options of `LlmJudge`, to be prepared; a judge of `create_llm_as_judge`, whose prompt

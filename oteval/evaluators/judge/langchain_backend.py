@@ -39,7 +39,7 @@ _OPTIONS = ("temperature", "top_p", "seed", "max_tokens", "max_completion_tokens
 
 
 def is_runnable(judge: Any) -> bool:
-    """Return whether an object is a LangChain runnable, or has the same interface."""
+    """Whether an object is a LangChain runnable, or has the same interface."""
     return hasattr(judge, "invoke") and hasattr(judge, "ainvoke")
 
 
@@ -80,7 +80,7 @@ class LangChainBackend:
         return next((limit for limit in map(token_count, limits) if limit), None)
 
     def identity(self) -> Mapping[str, Any] | None:
-        """Return LangChain's cache key of the model, with the options of its wrappers and ours.
+        """LangChain's cache key of the model, with the options of its wrappers and ours.
 
         It is None if the model has no such key, or if a wrapper may call other models.
         """
@@ -115,7 +115,7 @@ class LangChainBackend:
         """Do nothing; the model belongs to the user."""
 
     def _for_mode(self, request: CompletionRequest) -> Any:
-        """Return the runnable that asks in the request's output mode."""
+        """The runnable that asks in the request's output mode."""
         schema = {"title": request.schema.name, "description": "The answer.", **request.schema.json}
         if request.mode == "json_schema":
             options = {"include_raw": True, **self.structured_output_kwargs}
@@ -168,7 +168,7 @@ def _layers(runnable: Any) -> Iterator[Any]:
 def _replace_model(
     runnable: Any, make: Callable[[Any], Any], *, accepts_arguments: bool = False
 ) -> Any:
-    """Return a runnable with its innermost model replaced.
+    """A runnable with its innermost model replaced.
 
     Args:
         runnable: A model, perhaps in wrappers.
@@ -191,7 +191,7 @@ def _model_name(model: Any) -> str:
 
 
 def _read_returned(returned: Any, request: CompletionRequest) -> ModelReply:
-    """Return the reply in a runnable's output.
+    """The reply in a runnable's output.
 
     A model's message counts, not LangChain's parsed form of it: the parsers also extract JSON from
     prose and complete answers that were cut off.
@@ -233,7 +233,7 @@ def _read_message(message: Any, parsed: Any, request: CompletionRequest) -> Mode
 
 
 def _tool_calls(message: Any) -> list[AnswerCall]:
-    """Return the tool calls of a message; arguments that could not be parsed stay text."""
+    """The tool calls of a message; arguments that could not be parsed stay text."""
     names = ("tool_calls", "invalid_tool_calls")
     calls = [call for name in names for call in getattr(message, name, None) or ()]
     return [AnswerCall(str(attribute(c, "name") or ""), attribute(c, "args")) for c in calls]

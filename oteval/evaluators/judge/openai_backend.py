@@ -70,7 +70,7 @@ class ModelServer:
 
 
 def is_openai_client(judge: Any) -> bool:
-    """Return whether an object is an OpenAI client, or has the same interface."""
+    """Whether an object is an OpenAI client, or has the same interface."""
     completions = getattr(getattr(judge, "chat", None), "completions", None)
     return callable(getattr(completions, "create", None))
 
@@ -138,7 +138,7 @@ class OpenAIBackend:
         return next((limit for limit in limits if limit), None)
 
     def identity(self) -> Mapping[str, Any]:
-        """Return the server's address, the model and the options of requests."""
+        """The server's address, the model and the options of requests."""
         address, model = self.endpoint
         return {"server": address, "model": model, "options": dict(self.server.options)}
 
@@ -254,7 +254,7 @@ class OpenAIBackend:
             raise self._timeout_error() from None
 
     def _timeout(self) -> float | None:
-        """Return the limit for a request in seconds; None if the user's client sets none."""
+        """The limit for a request in seconds; None if the user's client sets none."""
         if self.server.timeout is not None:
             return self.server.timeout
         if self._user_client is None:
@@ -285,7 +285,7 @@ class OpenAIBackend:
         return client
 
     def _body(self, request: CompletionRequest) -> dict[str, Any]:
-        """Return the keyword arguments of the client's ``create``."""
+        """The keyword arguments of the client's ``create``."""
         body: dict[str, Any] = {"model": self.model, "messages": list(request.messages)}
         body.update(self.server.options)
         if self._user_client is not None and self.server.timeout is not None:
@@ -309,7 +309,7 @@ class OpenAIBackend:
         return body
 
     def _explain(self, error: Exception) -> JudgeError:
-        """Return the `JudgeError` for a client's exception, in one line with the remedy."""
+        """The `JudgeError` for a client's exception, in one line with the remedy."""
         import openai
 
         if (server_error := _error_of(error)) is not None:
@@ -336,7 +336,7 @@ class OpenAIBackend:
 
 
 def _error_of(error: Exception) -> ServerError | None:
-    """Return the error in an answer with status 200, or in a stream; None for other errors."""
+    """The error in an answer with status 200, or in a stream; None for other errors."""
     if isinstance(error, ServerErrorInAnswer):
         return error.error
     import openai
@@ -346,7 +346,7 @@ def _error_of(error: Exception) -> ServerError | None:
 
 
 def _without_error(answer: Any) -> Any:
-    """Return an answer or a chunk of one that has no error.
+    """An answer or a chunk of one that has no error.
 
     Raises:
         ServerErrorInAnswer: It has one.
@@ -358,7 +358,7 @@ def _without_error(answer: Any) -> Any:
 
 
 def _make_client(server: ModelServer, address: str | None) -> Any:
-    """Return an asynchronous client; a server other than OpenAI's needs no key."""
+    """An asynchronous client; a server other than OpenAI's needs no key."""
     import openai
 
     options: dict[str, Any] = {}
@@ -382,7 +382,7 @@ async def _close_with_loop(client: Any, forget: Callable[[], Any]) -> AsyncGener
 
 
 def _is_json(stream: Any) -> bool:
-    """Return whether a server sent a whole completion instead of the requested stream."""
+    """Whether a server sent a whole completion instead of the requested stream."""
     headers = getattr(getattr(stream, "response", None), "headers", None) or {}
     return "json" in str(headers.get("content-type", "")).lower()
 
@@ -396,5 +396,5 @@ def _parse(body: bytes) -> Any:
 
 
 def key_in_environment(name: str) -> str:
-    """Return the key in an environment variable, or ""."""
+    """The key in an environment variable, or ""."""
     return os.environ.get(name, "")

@@ -135,7 +135,7 @@ def check_option_names(options: Mapping[str, Any]) -> None:
 
 
 def make_limits(options: JudgeOptions) -> JudgeLimits:
-    """Return the cache and the limits that the judges of an evaluator share.
+    """The cache and the limits that the judges of an evaluator share.
 
     Raises:
         ConfigError: An option is wrong.
@@ -160,7 +160,7 @@ def make_limits(options: JudgeOptions) -> JudgeLimits:
 def make_clients(
     options: JudgeOptions, limits: JudgeLimits, *, is_async: bool
 ) -> tuple[JudgeClient, ...]:
-    """Return a client for each judge.
+    """A client for each judge.
 
     Args:
         options: The options.
@@ -187,7 +187,7 @@ def make_clients(
 
 
 def _member_options(options: JudgeOptions, member: Any) -> JudgeOptions:
-    """Return the options for a member of a jury."""
+    """The options for a member of a jury."""
     if isinstance(member, str):
         return {**options, "judge": None, "model": member}
     if not isinstance(member, Mapping):
@@ -248,7 +248,7 @@ def _make_server(options: JudgeOptions, model: str) -> ModelServer:
 
 
 def _make_langchain_model(model: str, temperature: float | None) -> Any:
-    """Return LangChain's chat model for a provider other than OpenAI."""
+    """LangChain's chat model for a provider other than OpenAI."""
     try:
         from langchain.chat_models import init_chat_model
     except ImportError:

@@ -53,7 +53,7 @@ _RETRY_EVERY = 8
 
 
 def is_about_format(message: str) -> bool:
-    """Return whether a server's message is about the form of the answer."""
+    """Whether a server's message is about the form of the answer."""
     return _ABOUT_FORMAT.search(message) is not None
 
 
@@ -170,7 +170,7 @@ class OutputModeMemory:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def get(self, endpoint: tuple[str, str]) -> OutputMode | None:
-        """Return the mode that worked, or None."""
+        """The mode that worked, or None."""
         return self.known.get(endpoint)
 
     def clear(self) -> None:
@@ -198,7 +198,7 @@ class OutputModeMemory:
             self._outages[endpoint, mode] = self._outages.get((endpoint, mode), 0) + 1
 
     def should_skip(self, endpoint: tuple[str, str], mode: OutputMode) -> bool:
-        """Return whether the next question skips a mode in which the server keeps failing."""
+        """Whether the next question skips a mode in which the server keeps failing."""
         with self._lock:
             count = self._outages.get((endpoint, mode), 0)
             if count < _MAX_OUTAGES or (count - _MAX_OUTAGES) % _RETRY_EVERY == _RETRY_EVERY - 1:
@@ -274,7 +274,7 @@ async def complete_with_fallback(
 
 
 def _no_answer(failures: Sequence[tuple[OutputMode, Exception]]) -> JudgeError:
-    """Return the error for a question that failed in every mode."""
+    """The error for a question that failed in every mode."""
     if isinstance(failures[-1][1], OutputModeRefused):
         first = next(error for _, error in failures if isinstance(error, OutputModeRefused))
         return JudgeError(str(first))
@@ -327,7 +327,7 @@ async def _complete(request: CompletionRequest, send: Send, usage: AnswerUsage) 
 
 
 def unseen_text(texts: Iterable[str], input_tokens: int | None) -> str:
-    """Return why a model cannot have seen the whole of some texts, or "".
+    """Why a model cannot have seen the whole of some texts, or "".
 
     Some servers silently drop the beginning of a text that exceeds their window (Ollama by default
     keeps the last 4,096 tokens), and report the tokens of the rest. A token of English or JSON has
@@ -356,7 +356,7 @@ _RUNS = re.compile(r"(.)\1+", re.DOTALL)
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
-    """Return the text of a message of a request, without images."""
+    """The text of a message of a request, without images."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = (part.get("text") for part in parts if isinstance(part, Mapping))

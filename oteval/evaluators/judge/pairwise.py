@@ -43,7 +43,7 @@ class PairwiseJudge:
         return self.evaluator.key
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that answers depend on, to hash into a version."""
+        """Everything that answers depend on, to hash into a version."""
         return {**self.evaluator.describe(), "type": "pairwise_judge"}
 
     def __call__(

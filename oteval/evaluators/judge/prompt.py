@@ -88,7 +88,7 @@ class Prompt:
     optional: frozenset[str] = frozenset()
 
     def render(self, values: Mapping[str, Any], attachments: Any = None) -> RenderedPrompt:
-        """Return the messages for some values.
+        """The messages for some values.
 
         Args:
             values: The variables' values; None means that a variable has no value.
@@ -131,7 +131,7 @@ class Prompt:
             raise VariableMissing(problem)
 
     def _available(self, values: Mapping[str, Any]) -> set[str]:
-        """Return the variables that have a value, or need none."""
+        """The variables that have a value, or need none."""
         return {
             name for name, value in values.items() if value is not None or name in self.optional
         }
@@ -142,7 +142,7 @@ class Prompt:
         texts: Mapping[str, Callable[[], str]],
         parts: list[dict[str, Any]],
     ) -> tuple[ChatMessages, str]:
-        """Return the messages, and the task with names in place of the data."""
+        """The messages, and the task with names in place of the data."""
         references: dict[str, str | Callable[[], str]] = {
             name: text
             if name in self.instructions or values[name] is None
@@ -201,7 +201,7 @@ class _DataBlocks:
         return f" {self.nonce}]]"
 
     def lazy_text(self, name: str, value: Any) -> Callable[[], str]:
-        """Return a function that makes a variable's text once; most values are in no prompt."""
+        """A function that makes a variable's text once; most values are in no prompt."""
         cached_text: str | None = None
 
         def text() -> str:
@@ -222,7 +222,7 @@ class _DataBlocks:
         return (self.prompt.to_text or _default_text)(value)
 
     def attachment(self, part: dict[str, Any]) -> dict[str, Any]:
-        """Return an attached part; text becomes a block of data."""
+        """An attached part; text becomes a block of data."""
         is_data = self.prompt.harden and "attachments" not in self.prompt.instructions
         if part.get("type") != "text" or not is_data:
             return part
@@ -233,7 +233,7 @@ class _DataBlocks:
         return self.prompt.harden and FEW_SHOT_EXAMPLES not in self.prompt.instructions
 
     def examples(self) -> str:
-        """Return the text of the few-shot examples, or ""."""
+        """The text of the few-shot examples, or ""."""
         if not self.prompt.few_shot:
             return ""
         ordered_examples = [_ordered_example(example) for example in self.prompt.few_shot]
@@ -274,7 +274,7 @@ def check_prompt(prompt: Any, system: Any, few_shot: Any) -> None:
 
 @lru_cache
 def _variable_problem(template: str, available: frozenset[str]) -> str:
-    """Return a message about a missing or misspelt variable, or "".
+    """A message about a missing or misspelt variable, or "".
 
     Args:
         template: The prompt.
@@ -300,14 +300,14 @@ def _is_langchain_prompt(prompt: Any) -> bool:
 def given_variables(
     outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of an evaluator as variables, unchanged."""
+    """The arguments of an evaluator as variables, unchanged."""
     return {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs, **extra}
 
 
 def trajectory_variables(
     outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of an evaluator as variables, trajectories as OpenAI messages."""
+    """The arguments of an evaluator as variables, trajectories as OpenAI messages."""
     has_reference = reference_outputs is not None and reference_outputs != ""
     return {
         **extra,
@@ -324,7 +324,7 @@ def _trajectory_messages(value: Any, name: str) -> list[dict[str, Any]]:
 
 
 def trajectory_text(value: Any) -> str:
-    """Return a trajectory as text: a paragraph for each message, a line for each tool call."""
+    """A trajectory as text: a paragraph for each message, a line for each tool call."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -347,7 +347,7 @@ def _message_text(message: Any) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as JSON values; messages of any framework become OpenAI's dicts."""
+    """A value as JSON values; messages of any framework become OpenAI's dicts."""
     # The common types come first.
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
@@ -371,7 +371,7 @@ def _default_text(value: Any) -> str:
 
 
 def _message_dicts(value: Any) -> ChatMessages:
-    """Return a prompt's messages as OpenAI's dicts."""
+    """A prompt's messages as OpenAI's dicts."""
     if isinstance(value, (list, tuple)) and all(
         isinstance(item, Mapping) and isinstance(item.get("role"), str) for item in value
     ):
@@ -384,7 +384,7 @@ def _text_part(text: str) -> dict[str, Any]:
 
 
 def _contains(messages: ChatMessages, mark: str) -> bool:
-    """Return whether a text in some messages contains a mark."""
+    """Whether a text in some messages contains a mark."""
     for message in messages:
         content = message.get("content")
         if isinstance(content, str) and mark in content:
@@ -410,6 +410,6 @@ def _append_parts(messages: ChatMessages, parts: Sequence[dict[str, Any]]) -> No
 
 
 def _ordered_example(example: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a few-shot example in the order of a verdict."""
+    """The fields of a few-shot example in the order of a verdict."""
     names = ("inputs", "outputs", "reference_outputs", "reasoning", "score")
     return {name: to_json(example[name]) for name in names if example.get(name) is not None}

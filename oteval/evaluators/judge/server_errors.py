@@ -60,7 +60,7 @@ class ServerError:
 
     @classmethod
     def of(cls, error: Any, status: int = 0) -> ServerError:
-        """Return the error in a body.
+        """The error in a body.
 
         Args:
             error: The value of ``error``, or a body that is the error itself.
@@ -88,7 +88,7 @@ class ServerError:
         return self.status in (408, 409, 429) or self.status >= 500
 
     def explained(self, address: str, options: Collection[str] = ()) -> JudgeError:
-        """Return the `JudgeError` for the error.
+        """The `JudgeError` for the error.
 
         Args:
             address: The server's address.
@@ -102,7 +102,7 @@ class ServerError:
         return OutputModeRefused(text, is_outage=self.status == _OUTAGE_STATUS)
 
     def _refused_option(self, options: Collection[str]) -> str:
-        """Return the parameter that is refused in every output mode alike, or ""."""
+        """The parameter that is refused in every output mode alike, or ""."""
         param = re.split(r"[.\[]", self.param)[0]
         if param:
             return "" if param in _MODE_PARAMETERS else param
@@ -134,7 +134,7 @@ class ServerErrorInAnswer(JudgeError):
 
 
 def error_in_answer(answer: Any) -> ServerError | None:
-    """Return the error in a completion or a chunk of one, an object or a dict; None without one.
+    """The error in a completion or a chunk of one, an object or a dict; None without one.
 
     Gateways put it beside the choices, into the first choice, or in place of both.
     """
@@ -166,7 +166,7 @@ def _is_status(text: str) -> bool:
 
 
 def _status_named(names: Collection[str]) -> int:
-    """Return the status that the words of an error stand for, or 0."""
+    """The status that the words of an error stand for, or 0."""
     return next(
         (status for pattern, status in _NAMED_STATUSES for name in names if pattern.search(name)), 0
     )

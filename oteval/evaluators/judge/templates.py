@@ -42,7 +42,7 @@ _ODD = re.compile(r"(?<!\{)\{\s*([A-Za-z_]\w*)\s*(?:[.\[!][^{}]*|\s)\}")
 
 
 def template_variables(template: str) -> set[str]:
-    """Return the variables in a template."""
+    """The variables in a template."""
     parsed = _parse(template)
     if parsed is None:
         return {found["name"] for found in _FIELD.finditer(template) if found["name"]}
@@ -50,7 +50,7 @@ def template_variables(template: str) -> set[str]:
 
 
 def fill_template(template: str, values: Mapping[str, str | Callable[[], str]]) -> str:
-    """Return a template with its variables filled in.
+    """A template with its variables filled in.
 
     Args:
         template: The template.
@@ -73,7 +73,7 @@ def fill_template(template: str, values: Mapping[str, str | Callable[[], str]]) 
 
 
 def template_problem(template: str, given: Collection[str], optional: Collection[str] = ()) -> str:
-    """Return a message about the first variable that cannot be filled in, or "".
+    """A message about the first variable that cannot be filled in, or "".
 
     Args:
         template: The template.
@@ -95,12 +95,12 @@ def template_problem(template: str, given: Collection[str], optional: Collection
 
 
 def closest_name(name: str, known: Collection[str]) -> str:
-    """Return the known name that a misspelt one probably means, or ""."""
+    """The known name that a misspelt one probably means, or ""."""
     return next(iter(get_close_matches(name, sorted(known), 1, 0.7)), "")
 
 
 def missing_value_message(name: str, known: Collection[str]) -> str:
-    """Return the error message for a variable without a value."""
+    """The error message for a variable without a value."""
     where = f"the prompt shows {{{name}}}, which has no value: "
     if name in STANDARD_VARIABLES:
         return f'{where}give {name}=, or {name}="" if it is empty'
@@ -110,7 +110,7 @@ def missing_value_message(name: str, known: Collection[str]) -> str:
 
 
 def _format_fields(template: str) -> set[str]:
-    """Return the replacement fields of a `str.format` template, including their braces."""
+    """The replacement fields of a `str.format` template, including their braces."""
     parsed = _parse(template) or ()
     return {f"{{{n}{f'!{c}' if c else ''}{f':{s}' if s else ''}}}" for _, n, s, c in parsed if n}
 
@@ -134,7 +134,7 @@ def _formatted(text: str, conversion: str | None, spec: str) -> str:
 
 @lru_cache
 def _parse(template: str) -> tuple[tuple[str, str | None, str | None, str | None], ...] | None:
-    """Return the parts of a `str.format` template with plain names; None for any other."""
+    """The parts of a `str.format` template with plain names; None for any other."""
     try:
         parts = tuple(Formatter().parse(template))
     except ValueError:

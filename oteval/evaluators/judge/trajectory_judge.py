@@ -57,7 +57,7 @@ class VerdictMissing(JudgeError):
 
 
 def answer_of(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a judge that has a score.
+    """The result of a judge that has a score.
 
     Raises:
         NotEvaluated: The budget is spent.
@@ -230,7 +230,7 @@ class LlmJudge(Evaluator):
                 )
 
     def prepare(self, resources: Resources) -> Self:
-        """Return the evaluator with its prompt read and its judge created.
+        """The evaluator with its prompt read and its judge created.
 
         Raises:
             ConfigError: The prompt cannot be read, or an option is wrong.
@@ -269,11 +269,11 @@ class LlmJudge(Evaluator):
         return replace(self, judge=judge)
 
     def _create(self, **options: Any) -> JudgeEvaluator:
-        """Return the evaluator that asks the models."""
+        """The evaluator that asks the models."""
         return create_trajectory_llm_as_judge(**options)
 
     def _budget(self, resources: Resources) -> CostBudget | None:
-        """Return the budget with the smaller remainder, or None if costs are not limited."""
+        """The budget with the smaller remainder, or None if costs are not limited."""
         if resources.job_budget is not None:
             limit = self.cost_per_day
             budget: CostBudget | None = None if limit is None else resources.job_budget(limit)
@@ -287,7 +287,7 @@ class LlmJudge(Evaluator):
         return min(budgets, key=lambda b: b.limit - b.spent, default=None)
 
     def _prompt(self, resources: Resources) -> str:
-        """Return the text of the prompt: bundled, from a file, or as written in the option."""
+        """The text of the prompt: bundled, from a file, or as written in the option."""
         name, has_reference = self.prompt, resources.has_reference
         if name in PROMPTS:
             with_reference = f"{name}_with_reference"
@@ -381,7 +381,7 @@ class LlmJudge(Evaluator):
         return judge
 
     def _variables_of(self, context: EvaluationContext) -> dict[str, Any]:
-        """Return the run's question, documents and path through a graph, if the prompt shows them.
+        """The run's question, documents and path through a graph, if the prompt shows them.
 
         Raises:
             NotEvaluated: The prompt shows one that the run does not have.
@@ -403,7 +403,7 @@ class LlmJudge(Evaluator):
         return variables
 
     def expected_cost(self, messages: Sequence[Message]) -> float | None:
-        """Return the minimum cost of judging messages, in US dollars: the cost of reading them."""
+        """The minimum cost of judging messages, in US dollars: the cost of reading them."""
         judge = self._prepared_judge()
         tokens = estimate_tokens(dumps([message.as_dict() for message in messages]))
         prices = (client.limits.prices.of(client.backend.model) for client in judge.clients)
@@ -411,11 +411,11 @@ class LlmJudge(Evaluator):
         return sum(costs) * judge.samples
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that answers depend on as JSON values, to hash into a version."""
+        """Everything that answers depend on as JSON values, to hash into a version."""
         return dict(self._prepared_judge().describe())
 
     def describe_verdict(self) -> dict[str, Any]:
-        """Return the options of the verdict that `describe` does not cover."""
+        """The options of the verdict that `describe` does not cover."""
         return {"variables": dict(self.variables), "threshold": self.threshold}
 
     def close(self) -> None:
@@ -432,7 +432,7 @@ def _member(member: str | JuryMember) -> Any:
 
 
 def _graph_thread(context: EvaluationContext) -> list[dict[str, Any]] | None:
-    """Return the run as one turn of a graph, for prompts that show ``{thread}``."""
+    """The run as one turn of a graph, for prompts that show ``{thread}``."""
     if context.trajectory is None or not context.trajectory.steps:
         return None
     answers = (m.content for m in reversed(context.messages) if m.role == "assistant")
@@ -441,7 +441,7 @@ def _graph_thread(context: EvaluationContext) -> list[dict[str, Any]] | None:
 
 
 def _documents(context: EvaluationContext) -> list[str]:
-    """Return the texts of the documents that were retrieved.
+    """The texts of the documents that were retrieved.
 
     Raises:
         NotEvaluated: Some are not known; without them a judge would make up its verdict.

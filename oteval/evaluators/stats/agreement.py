@@ -39,7 +39,7 @@ class Confusion:
         return sum(row[at] for at, row in enumerate(self.counts))
 
     def rate(self, label: Any, *, by: int) -> float:
-        """Return the share of a label among a rater's labels: the base rate.
+        """The share of a label among a rater's labels: the base rate.
 
         Args:
             label: The label.
@@ -51,7 +51,7 @@ class Confusion:
 
 
 def confusion_matrix(first: Sequence[Hashable], second: Sequence[Hashable]) -> Confusion:
-    """Return the counts of each pair of labels by two raters.
+    """The counts of each pair of labels by two raters.
 
     Args:
         first: The first rater's labels.
@@ -97,7 +97,7 @@ class Kappa:
 def cohen_kappa(
     first: Sequence[Hashable], second: Sequence[Hashable], confidence: float = 0.95
 ) -> Kappa:
-    """Return Cohen's kappa of two raters with its interval.
+    """Cohen's kappa of two raters with its interval.
 
     Source: J. Cohen, "A coefficient of agreement for nominal scales" (1960). If one rater gave only
     one label, kappa is 0 and the interval is the whole range.
@@ -127,7 +127,7 @@ def cohen_kappa(
 
 
 def _interval(confusion: Confusion, confidence: float) -> Interval:
-    """Return the interval of kappa under random weights of the items and of one more.
+    """The interval of kappa under random weights of the items and of one more.
 
     It is the idea of `differences`: the weights of the items are from a Dirichlet distribution, and
     one item that was not rated is where it changes kappa most, at either end. The normal interval

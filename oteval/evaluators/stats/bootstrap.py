@@ -47,7 +47,7 @@ class Permutation(NamedTuple):
 def paired_permutation(
     differences: Sequence[float], *, resamples: int = 10_000, seed: int = 0
 ) -> Permutation:
-    """Return the p-value of the sign-flip test that paired differences have no direction.
+    """The p-value of the sign-flip test that paired differences have no direction.
 
     It assumes that each difference is as likely as its opposite; comparisons use
     `difference_p_value`, which does not.
@@ -86,7 +86,7 @@ def paired_permutation(
 
 
 def _counted(sizes: Sequence[float], least: float) -> float:
-    """Return the share of assignments of signs whose sum is at least as far from 0."""
+    """The share of assignments of signs whose sum is at least as far from 0."""
     if least <= 0:
         return 1.0
     half = len(sizes) // 2
@@ -106,7 +106,7 @@ def _signed_sums(sizes: Sequence[float]) -> list[float]:
 
 
 def _drawn(sizes: Sequence[float], least: float, resamples: int, seed: int) -> float:
-    """Return the share of random assignments whose sum is at least as far from 0."""
+    """The share of random assignments whose sum is at least as far from 0."""
     # The sums of every eight differences under all their signs: a byte of randomness looks up one.
     tables = [_table(sizes[start : start + 8]) for start in range(0, len(sizes), 8)]
     draw = random.Random(seed)  # noqa: S311
@@ -132,7 +132,7 @@ def bootstrap(
     seed: int = 0,
     method: Literal["bca", "percentile"] = "bca",
 ) -> Interval:
-    """Return a bootstrap interval of a statistic of independent clusters.
+    """A bootstrap interval of a statistic of independent clusters.
 
     Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987), equations 2.3 and
     6.6 (bias-corrected and accelerated), the acceleration by the jackknife. Whole clusters are
@@ -167,7 +167,7 @@ def _corrected(
     estimates: Sequence[float],
     ends: tuple[float, float],
 ) -> tuple[float, float]:
-    """Return the quantiles that bound the interval, corrected for bias and skewness."""
+    """The quantiles that bound the interval, corrected for bias and skewness."""
     actual = statistic(clusters)
     below = (bisect_left(estimates, actual) + bisect_right(estimates, actual)) / (
         2 * len(estimates)
@@ -201,7 +201,7 @@ def _acceleration(clusters: Sequence[Item], statistic: Callable[[Sequence[Item]]
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """Return the quantile of sorted values, interpolated linearly."""
+    """The quantile of sorted values, interpolated linearly."""
     position = share * (len(values) - 1)
     at = min(int(position), len(values) - 1)
     above = min(at + 1, len(values) - 1)
@@ -216,7 +216,7 @@ def bootstrap_mean(
     seed: int = 0,
     method: Literal["bca", "percentile"] = "bca",
 ) -> Interval:
-    """Return a bootstrap interval of the mean of the examples' means.
+    """A bootstrap interval of the mean of the examples' means.
 
     Equal means have no spread to draw from. They have the interval of `mean_interval`, or the
     whole range if that is unknown.
@@ -272,7 +272,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 
 
 def selected_confidence(p_values: Sequence[float], alpha: float = 0.05) -> float:
-    """Return the confidence of intervals of which exactly those of discoveries exclude 0.
+    """The confidence of intervals of which exactly those of discoveries exclude 0.
 
     Source: Y. Benjamini and D. Yekutieli, "False discovery rate-adjusted multiple confidence
     intervals for selected parameters", JASA 100 (2005). Of the discoveries' intervals, a share of

@@ -54,7 +54,7 @@ def bradley_terry(
     tolerance: float = 1e-8,
     rounds: int = 10_000,
 ) -> Ranking:
-    """Return Bradley-Terry strengths, with ties by Rao and Kupper's model.
+    """Bradley-Terry strengths, with ties by Rao and Kupper's model.
 
     Source: D. R. Hunter, "MM algorithms for generalized Bradley-Terry models", Annals of
     Statistics 32 (2004), section 4 for ties; the model is P. V. Rao and L. L. Kupper's (1967):
@@ -89,7 +89,7 @@ def bradley_terry(
 
 
 def _connected(scored: Matrix) -> bool:
-    """Return whether wins connect each system to each other one."""
+    """Whether wins connect each system to each other one."""
     size = len(scored)
 
     def reached(forward: bool) -> int:
@@ -125,7 +125,7 @@ def _fitted(scored: Matrix, ties: float, prior: float, tolerance: float, rounds:
 
 
 def _updated(i: int, scored: Matrix, strengths: Sequence[float], theta: float) -> float:
-    """Return a system's strength after one step."""
+    """A system's strength after one step."""
     own = strengths[i]
     won, weight = 0.0, 0.0
     for j, other in enumerate(strengths):
@@ -155,7 +155,7 @@ def rank(
     resamples: int = 500,
     seed: int = 0,
 ) -> tuple[Ranking, list[Interval]]:
-    """Return the ranking over some examples' votes, and each strength's interval.
+    """The ranking over some examples' votes, and each strength's interval.
 
     The intervals are those of a Bayesian bootstrap over examples, since an example's votes between
     several systems are not independent. Source: D. B. Rubin, "The Bayesian bootstrap", Annals of
@@ -190,7 +190,7 @@ def rank(
 
 
 def _drawn(examples: Sequence[ExampleVotes], draw: random.Random) -> tuple[float, ...]:
-    """Return the strengths of one draw of the Bayesian bootstrap."""
+    """The strengths of one draw of the Bayesian bootstrap."""
     size = len(examples[0].wins)
     wins = [[0.0] * size for _ in range(size)]
     ties = [[0.0] * size for _ in range(size)]

@@ -47,7 +47,7 @@ _FEWEST_UNBOUNDED = 60
 def difference_interval(
     differences: Sequence[float], *, bounded: bool, confidence: float = 0.95
 ) -> Interval | None:
-    """Return an interval of the mean of paired differences.
+    """An interval of the mean of paired differences.
 
     Args:
         differences: One per example.
@@ -76,7 +76,7 @@ def difference_interval(
 def difference_p_value(
     differences: Sequence[float], *, bounded: bool, null: float = 0.0
 ) -> float | None:
-    """Return the two-sided p-value that the mean of paired differences has a value.
+    """The two-sided p-value that the mean of paired differences has a value.
 
     It is at most alpha exactly where the interval of confidence 1 - alpha excludes that value.
 
@@ -105,7 +105,7 @@ def difference_p_value(
 def detectable_difference(
     differences: Sequence[float], *, bounded: bool, alpha: float = 0.05, power: float = 0.8
 ) -> float:
-    """Return the mean of paired differences that the interval is likely to tell from 0.
+    """The mean of paired differences that the interval is likely to tell from 0.
 
     It is the distance from the observed mean to the farther end of the interval, and the error of
     the mean that is exceeded with the probability `power`. Infinity means that none is found.
@@ -132,7 +132,7 @@ def detectable_difference(
 
 
 def more_pairs_needed(pairs: int, *, bounded: bool, alpha: float = 0.05) -> int:
-    """Return how many more pairs are needed before any difference can be found; mostly 0.
+    """How many more pairs are needed before any difference can be found; mostly 0.
 
     Args:
         pairs: The number of pairs.

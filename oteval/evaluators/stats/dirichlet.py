@@ -45,7 +45,7 @@ def weighted_values(values: Iterable[float], extra: float) -> WeightedValues:
 
 
 def mean_tail(values: WeightedValues, at: float) -> float:
-    """Return the probability that the weighted mean is at most `at`.
+    """The probability that the weighted mean is at most `at`.
 
     Args:
         values: The values, with the numbers of their weights.
@@ -60,7 +60,7 @@ def mean_tail(values: WeightedValues, at: float) -> float:
 
 
 def mean_quantile(values: WeightedValues, probability: float) -> float:
-    """Return the quantile of the weighted mean.
+    """The quantile of the weighted mean.
 
     Args:
         values: The values, with the numbers of their weights.
@@ -85,7 +85,7 @@ def mean_quantile(values: WeightedValues, probability: float) -> float:
 
 
 def _mean(values: WeightedValues, tilt: float) -> float:
-    """Return the mean of values whose expected weights are tilted towards large ones."""
+    """The mean of values whose expected weights are tilted towards large ones."""
     weights = [count / (1 - tilt * value) for value, count in values]
     products = [weight * value for weight, (value, _) in zip(weights, values, strict=True)]
     return math.fsum(products) / math.fsum(weights)
@@ -97,7 +97,7 @@ def _tilted(terms: WeightedValues, tilt: float) -> tuple[WeightedValues, float]:
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where an increasing function is 0.
+    """Where an increasing function is 0.
 
     Source: N. Anderson and A. Bjorck, "A new high order method of regula falsi type for computing a
     root of an equation", BIT 13 (1973).
@@ -120,7 +120,7 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _saddlepoint(terms: WeightedValues) -> float:
-    """Return where the cumulant generating function of the sum is least."""
+    """Where the cumulant generating function of the sum is least."""
     least, most = min(terms)[0], max(terms)[0]
 
     def slope(s: float) -> float:

@@ -10,7 +10,7 @@ _TINY = 1e-300
 
 
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """Return the quantile of a beta distribution.
+    """The quantile of a beta distribution.
 
     Args:
         probability: Between 0 and 1.
@@ -34,7 +34,7 @@ def beta_quantile(probability: float, a: float, b: float) -> float:
 
 
 def t_quantile(probability: float, degrees: float) -> float:
-    """Return the quantile of Student's t distribution.
+    """The quantile of Student's t distribution.
 
     Args:
         probability: Between 0 and 1.
@@ -50,7 +50,7 @@ def t_quantile(probability: float, degrees: float) -> float:
 
 
 def binomial_tail(least: int, total: int, share: float) -> float:
-    """Return P(X >= least) for X binomial (total, share)."""
+    """P(X >= least) for X binomial (total, share)."""
     if least <= 0:
         return 1.0
     if least > total:
@@ -59,7 +59,7 @@ def binomial_tail(least: int, total: int, share: float) -> float:
 
 
 def _beta_below(x: float, a: float, b: float) -> float:
-    """Return the regularised incomplete beta function.
+    """The regularised incomplete beta function.
 
     Source: W. J. Lentz's evaluation of the continued fraction, DLMF 8.17.22.
     """

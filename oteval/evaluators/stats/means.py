@@ -36,7 +36,7 @@ _MANY, _HARDLY_SKEWED = 1_000, 0.04
 def mean_interval(
     values: Sequence[float], *, confidence: float = 0.95, resamples: int = 2_000, seed: int = 0
 ) -> Interval | None:
-    """Return an interval of the mean of independent values.
+    """An interval of the mean of independent values.
 
     Values that are all in 0 to 1 are taken for scores of that range.
 
@@ -64,25 +64,25 @@ def mean_interval(
 
 
 def count_unequal(values: Sequence[float]) -> int:
-    """Return the number of values that differ from the most common one."""
+    """The number of values that differ from the most common one."""
     return len(values) - max(Counter(round(value, 12) for value in values).values(), default=0)
 
 
 def _error(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and its standard error."""
+    """The mean and its standard error."""
     centre, count = mean(values), len(values)
     square = math.fsum((value - centre) ** 2 for value in values)
     return centre, math.sqrt(square / (count - 1) / count)
 
 
 def _skewness_of_mean(values: Sequence[float], centre: float, error: float) -> float:
-    """Return how skewed the distribution of the mean of some values is, whatever its direction."""
+    """How skewed the distribution of the mean of some values is, whatever its direction."""
     cubes = math.fsum((value - centre) ** 3 for value in values)
     return abs(cubes) / len(values) ** 3 / error**3 if error else math.inf
 
 
 def _studentised(values: Sequence[float], confidence: float, resamples: int, seed: int) -> Interval:
-    """Return the bootstrap-t interval, or Student's where both are the same but for chance.
+    """The bootstrap-t interval, or Student's where both are the same but for chance.
 
     Source: P. Hall, "Theoretical comparison of bootstrap confidence intervals", Annals of
     Statistics 16 (1988). A draw without spread is uninformative and counts as extreme on its side.

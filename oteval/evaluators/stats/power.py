@@ -15,7 +15,7 @@ __all__ = ["fewest_pairs", "minimal_detectable_difference", "minimal_detectable_
 def minimal_detectable_difference(
     deviation: float, pairs: int, *, alpha: float = 0.05, power: float = 0.8
 ) -> float:
-    """Return the smallest mean of paired differences that a two-sided test is likely to find.
+    """The smallest mean of paired differences that a two-sided test is likely to find.
 
     Source: J. Cohen, Statistical Power Analysis for the Behavioral Sciences (2nd ed.), section
     2.3: (z(1 - alpha/2) + z(power)) * deviation / sqrt(pairs). With fewer than 40 pairs the
@@ -46,7 +46,7 @@ _FEW_P_VALUES = {0: 1.26, 1: 1.1, 2: 1.04}
 def minimal_detectable_share(
     pairs: int, differing: float = 0.0, *, alpha: float = 0.05, power: float = 0.8
 ) -> float:
-    """Return the smallest difference of two paired pass rates that is likely to be found.
+    """The smallest difference of two paired pass rates that is likely to be found.
 
     It is found by bisection over the exact power: the number of pairs that disagree is binomial,
     and so is, of those, the number that do so in the difference's direction. At best all that
@@ -73,7 +73,7 @@ def minimal_detectable_share(
 
 
 def _power(pairs: int, difference: float, differing: float, alpha: float) -> float:
-    """Return the probability that an exact McNemar test finds a difference of two pass rates."""
+    """The probability that an exact McNemar test finds a difference of two pass rates."""
     if differing == difference:
         return binomial_tail(fewest_pairs(alpha), pairs, differing)
     share = (differing + difference) / (2 * differing)
@@ -86,7 +86,7 @@ def _power(pairs: int, difference: float, differing: float, alpha: float) -> flo
 
 
 def _probability(count: int, total: int, share: float) -> float:
-    """Return the binomial probability of a count; powers and coefficients may exceed a float."""
+    """The binomial probability of a count; powers and coefficients may exceed a float."""
     if share >= 1:
         return float(count == total)
     ways = math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
@@ -95,7 +95,7 @@ def _probability(count: int, total: int, share: float) -> float:
 
 @lru_cache(maxsize=1000)
 def _critical(count: int, alpha: float) -> int:
-    """Return how many of `total` differences a significant sign test needs with one sign."""
+    """How many of `total` differences a significant sign test needs with one sign."""
     least = count // 2 + 1
     while least <= count and sign_test(least, count - least) > alpha:
         least += 1
@@ -103,5 +103,5 @@ def _critical(count: int, alpha: float) -> int:
 
 
 def fewest_pairs(alpha: float) -> int:
-    """Return how many differences of one sign a sign test needs to reach a level."""
+    """How many differences of one sign a sign test needs to reach a level."""
     return max(1, math.ceil(1 - math.log2(alpha) - 1e-12))

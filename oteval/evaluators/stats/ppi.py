@@ -45,7 +45,7 @@ def ppi_mean(
     confidence: float = 0.95,
     weight: float | None = None,
 ) -> Corrected:
-    """Return the mean of many verdicts of a judge, corrected for bias by few labels from people.
+    """The mean of many verdicts of a judge, corrected for bias by few labels from people.
 
     Source: A. N. Angelopoulos, J. C. Duchi and T. Zrnic, "PPI++: efficient prediction-powered
     inference" (2023), section 2 and example 6.1: with Y the labels, f the judge's values,
@@ -107,7 +107,7 @@ def normal_interval(
     *,
     confidence: float = 0.95,
 ) -> Interval:
-    """Return the normal interval of PPI++, which keeps its coverage only with many labels.
+    """The normal interval of PPI++, which keeps its coverage only with many labels.
 
     Args:
         labels: As for `ppi_mean`.
@@ -133,7 +133,7 @@ def _distinct(labels: Sequence[float], predictions: Sequence[float]) -> int:
 
 
 def _alone(labels: Sequence[float], confidence: float) -> Interval:
-    """Return the interval of the labels' mean; the whole range if there are too few."""
+    """The interval of the labels' mean; the whole range if there are too few."""
     if _verdicts(labels):
         return clopper_pearson(math.fsum(labels), len(labels), confidence)
     return mean_interval(labels, confidence=confidence) or Interval(-math.inf, math.inf)
@@ -146,7 +146,7 @@ def _estimated(
     weight: float,
     confidence: float,
 ) -> tuple[float, Interval]:
-    """Return the estimate of the paper, and its normal interval."""
+    """The estimate of the paper, and its normal interval."""
     rest = [y - weight * f for y, f in zip(labels, predictions, strict=True)]
     variance = _variance(rest) / len(labels)
     estimate = mean(rest)
@@ -163,7 +163,7 @@ def _stratified(
     unlabelled: Sequence[float],
     confidence: float,
 ) -> Interval:
-    """Return the interval of the pass rate, from labels of runs the judge passed and failed."""
+    """The interval of the pass rate, from labels of runs the judge passed and failed."""
     every = len(predictions) + len(unlabelled)
     given = math.fsum(predictions) + math.fsum(unlabelled)
     share, share_ends = given / every, clopper_pearson(given, every, confidence)
@@ -187,7 +187,7 @@ def _stratified(
 def _stratum(
     labels: Sequence[float], predictions: Sequence[float], verdict: float, confidence: float
 ) -> tuple[float, Interval]:
-    """Return the share of passes among the labels of one verdict, and its interval."""
+    """The share of passes among the labels of one verdict, and its interval."""
     found = [y for y, f in zip(labels, predictions, strict=True) if f == verdict]
     if not found:
         return 0.5, Interval(0.0, 1.0)
@@ -207,7 +207,7 @@ def _tuned(
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Return the unbiased variance; 0 of a single value."""
+    """The unbiased variance; 0 of a single value."""
     if len(values) < 2:
         return 0.0
     centre = mean(values)

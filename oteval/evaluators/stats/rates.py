@@ -57,13 +57,13 @@ class PassRate(NamedTuple):
 
 
 def quantile_of_normal(probability: float) -> float:
-    """Return the standard normal distribution's quantile of a probability, 0 to 1 exclusive."""
+    """The standard normal distribution's quantile of a probability, 0 to 1 exclusive."""
     return _NORMAL.inv_cdf(probability)
 
 
 @lru_cache(maxsize=10_000)
 def clopper_pearson(successes: float, total: float, confidence: float = 0.95) -> Interval:
-    """Return the exact interval of a share.
+    """The exact interval of a share.
 
     Source: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated
     in the case of the binomial", Biometrika 26 (1934). It holds the truth at least as often as it
@@ -90,7 +90,7 @@ def clopper_pearson(successes: float, total: float, confidence: float = 0.95) ->
 
 
 def pass_rate(passed: float, failed: float, errors: float = 0) -> PassRate:
-    """Return the pass rate of an evaluator: passes over passes, fails and errors.
+    """The pass rate of an evaluator: passes over passes, fails and errors.
 
     Every surface shows this rate and this interval. A run on which the evaluator failed did not
     pass, so that it counts; if nothing passed or failed, the rate is unknown.
@@ -107,7 +107,7 @@ def pass_rate(passed: float, failed: float, errors: float = 0) -> PassRate:
 
 
 def sign_test(positive: int, negative: int) -> float:
-    """Return the two-sided p-value of the exact binomial test that both signs are equally likely.
+    """The two-sided p-value of the exact binomial test that both signs are equally likely.
 
     Source: W. J. Conover, Practical Nonparametric Statistics (3rd ed.), section 3.4; ties are
     left out before.
@@ -124,7 +124,7 @@ def sign_test(positive: int, negative: int) -> float:
 
 
 def _log_tail(total: int, upto: int) -> float:
-    """Return the logarithm of P(X <= upto) for X binomial (total, 1/2), upto below half."""
+    """The logarithm of P(X <= upto) for X binomial (total, 1/2), upto below half."""
     # From the largest term down: each is the one before it times k / (total - k + 1).
     log_first = (
         math.lgamma(total + 1)
@@ -142,7 +142,7 @@ def _log_tail(total: int, upto: int) -> float:
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Return the two-sided p-value of the exact McNemar test of two paired shares.
+    """The two-sided p-value of the exact McNemar test of two paired shares.
 
     Source: Q. McNemar, "Note on the sampling error of the difference between correlated
     proportions or percentages", Psychometrika 12 (1947), in its exact (binomial) form: given how
@@ -156,7 +156,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:
-    """Return the unbiased estimate that at least one of k samples passes.
+    """The unbiased estimate that at least one of k samples passes.
 
     Source: Chen et al., "Evaluating large language models trained on code" (2021), equation 1:
     1 - C(n - c, k) / C(n, k).
@@ -174,7 +174,7 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
 
 
 def pass_hat_k(samples: int, passed: int, k: int) -> float:
-    """Return the unbiased estimate that all of k samples pass (pass^k).
+    """The unbiased estimate that all of k samples pass (pass^k).
 
     Source: Yao et al., "tau-bench: a benchmark for tool-agent-user interaction in real-world
     domains" (2024), section 3: C(c, k) / C(n, k).
@@ -199,7 +199,7 @@ def _check_k(samples: int, passed: int, k: int) -> None:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Return the mean of some values, summed without loss.
+    """The mean of some values, summed without loss.
 
     Raises:
         ValueError: There are none.

@@ -46,7 +46,7 @@ class ClickHouse:
         self._api, self._page = api, page
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the tables to read, by default ``otel_traces``; see `TraceSource`."""
+        """The tables to read, by default ``otel_traces``; see `TraceSource`."""
         for name in names:
             if not _NAME(name):
                 raise BackendError(f"--project {name!r}: write TABLE or DATABASE.TABLE")
@@ -87,7 +87,7 @@ class ClickHouse:
         return columns
 
     def _rows(self, table: str, columns: frozenset[str], key: Key) -> tuple[list[Row], bool]:
-        """Return the rows after a key, and whether they are the last ones."""
+        """The rows after a key, and whether they are the last ones."""
         time, trace_id, span_id = key
         # As numbers, because ClickHouse writes times in the zone of the column or server.
         times = "toString(toUnixTimestamp64Nano(CAST(Timestamp, 'DateTime64(9)'))) AS Timestamp"

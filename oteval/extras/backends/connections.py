@@ -59,7 +59,7 @@ class _Address:
 def open_source(
     name: str, url: str | None, headers: Headers, environment: Mapping[str, str]
 ) -> TraceSource:
-    """Return the backend from which traces are pulled.
+    """The backend from which traces are pulled.
 
     Args:
         name: One of `SOURCES`.
@@ -83,7 +83,7 @@ def open_target(
     timeout: float = 60.0,
     patience: float = 120.0,
 ) -> AnnotationTarget:
-    """Return the backend to which scores are pushed, one of `TARGETS`; see `open_source`.
+    """The backend to which scores are pushed, one of `TARGETS`; see `open_source`.
 
     Args:
         name: One of `TARGETS`.

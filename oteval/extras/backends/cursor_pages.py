@@ -102,7 +102,7 @@ def spans_of(
     now_ns: int,
     read: Callable[[Mapping[str, Any]], tuple[Span, bool]],
 ) -> tuple[list[Span], list[str]]:
-    """Return the spans of a page, and the problems.
+    """The spans of a page, and the problems.
 
     An element without an end is left to the next pull, which reads the last hour again; one that
     began before that hour is taken as it is.

@@ -16,12 +16,12 @@ _HEX = {size: re.compile(rf"[0-9a-f]{{{size}}}").fullmatch for size in (16, 32)}
 
 
 def trace_id_of(text: str) -> str:
-    """Return 32 hex digits: the id itself, those of a UUID, or a hash of any other text."""
+    """32 hex digits: the id itself, those of a UUID, or a hash of any other text."""
     return _hex_of(text, 32)
 
 
 def span_id_of(text: str) -> str:
-    """Return 16 hex digits: the id itself, the last ones of a UUID, or a hash of any other text.
+    """16 hex digits: the id itself, the last ones of a UUID, or a hash of any other text.
 
     The first half of a UUID of version 7 is a time, which spans of one trace may share.
     """
@@ -29,7 +29,7 @@ def span_id_of(text: str) -> str:
 
 
 def dashed_uuid(trace_id: str) -> str:
-    """Return the UUID with the digits of a trace id."""
+    """The UUID with the digits of a trace id."""
     parts = (trace_id[:8], trace_id[8:12], trace_id[12:16], trace_id[16:20], trace_id[20:])
     return "-".join(parts)
 

@@ -43,7 +43,7 @@ class TraceSource(Protocol):
     url: str
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the projects to read.
+        """The projects to read.
 
         Args:
             names: The names that the user gave; all projects when empty.

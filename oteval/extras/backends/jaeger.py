@@ -49,7 +49,7 @@ class Jaeger:
         self._api, self._limit, self._clock = api, limit, clock
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the services to read; see `TraceSource`."""
+        """The services to read; see `TraceSource`."""
         answer = self._api.get("/api/services")
         with self._api.reading():
             services = sorted(map(text_of, self._data(answer)))
@@ -81,7 +81,7 @@ class Jaeger:
         self._api.close()
 
     def _search(self, service: str, begin: int, until: int) -> list[Object] | None:
-        """Return the traces of a range (µs), or None if a smaller range must be asked for."""
+        """The traces of a range (µs), or None if a smaller range must be asked for."""
         can_halve = until - begin > 1
         query = [("service", service), ("start", str(begin)), ("end", str(until))]
         try:

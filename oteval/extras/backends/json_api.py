@@ -76,11 +76,11 @@ class JsonApi:
         self._patience, self._sleep = patience, sleep
 
     def get(self, path: str, query: Query = (), *, once: Collection[int] = ()) -> Any:
-        """Return the parsed answer to a GET request; see `request`."""
+        """The parsed answer to a GET request; see `request`."""
         return self.request("GET", path, query, once=once)
 
     def post(self, path: str, body: Any, query: Query = ()) -> Any:
-        """Return the parsed answer to a POST request; see `request`."""
+        """The parsed answer to a POST request; see `request`."""
         return self.request("POST", path, query, body)
 
     def request(
@@ -127,7 +127,7 @@ class JsonApi:
             wait = min(wait * 2, _LONGEST_WAIT)
 
     def error(self, text: str, status: int = 0, *, retry_after: float = 0.0) -> BackendError:
-        """Return an error of one line, which begins with the URL.
+        """An error of one line, which begins with the URL.
 
         Args:
             text: The error. Texts of the backend in it come from `quoted`.
@@ -143,7 +143,7 @@ class JsonApi:
         return shown_name(safe[: 2 * _ERROR_SHOWN], _ERROR_SHOWN)
 
     def foreign(self, detail: str = "") -> BackendError:
-        """Return the error for an answer that the backend's API does not give.
+        """The error for an answer that the backend's API does not give.
 
         Args:
             detail: The fault in it.
@@ -198,7 +198,7 @@ class JsonApi:
             ) from None
 
     def _silence(self, error: Exception) -> BackendError:
-        """Return the error for a request without a whole answer."""
+        """The error for a request without a whole answer."""
         if isinstance(error, SlowAnswer):
             # A smaller page would be as slow.
             return self.error(f"the answer comes too slowly ({error})")

@@ -56,7 +56,7 @@ class Langfuse:
         self._api, self._page, self._clock = api, page, clock
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the project of the keys; see `TraceSource`."""
+        """The project of the keys; see `TraceSource`."""
         projects, _ = self._objects(self._api.get("/api/public/projects"))
         with self._api.reading():
             project_names = sorted(text_of(project["name"]) for project in projects)
@@ -143,7 +143,7 @@ class Langfuse:
         return self._objects(answer)
 
     def _observations_of(self, trace_id: str) -> Mapping[str, Object]:
-        """Return the observations of a trace by span id; none if Langfuse lacks it."""
+        """The observations of a trace by span id; none if Langfuse lacks it."""
         # SDKs from before OpenTelemetry named traces by UUIDs.
         for name in (trace_id, dashed_uuid(trace_id)):
             observation_by_span: dict[str, Object] = {}

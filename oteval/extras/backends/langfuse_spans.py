@@ -46,12 +46,12 @@ _EVENT = "EVENT"
 
 
 def has_ended(value: Mapping[str, Any]) -> bool:
-    """Return whether an observation is finished; events have no end."""
+    """Whether an observation is finished; events have no end."""
     return bool(value.get("endTime")) or value.get("type") == _EVENT
 
 
 def read_observation(value: Mapping[str, Any], project: str) -> Span:
-    """Return the span of an observation; it ends at its start if it has no end.
+    """The span of an observation; it ends at its start if it has no end.
 
     Args:
         value: The observation.
@@ -112,7 +112,7 @@ def _text(value: Any) -> str:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """Return an object that may be given as JSON text."""
+    """An object that may be given as JSON text."""
     if isinstance(value, str):
         try:
             value = loads(value)

@@ -71,7 +71,7 @@ class LangSmith:
         self._projects: Mapping[str, _Project] | None = None
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the tracing projects to read; see `TraceSource`.
+        """The tracing projects to read; see `TraceSource`.
 
         LangSmith also has a project for each experiment; these are read only by their names.
         """
@@ -173,7 +173,7 @@ class LangSmith:
             raise
 
     def _runs_of(self, trace_id: str) -> Mapping[str, Object]:
-        """Return the runs of a trace by the span ids that they may have; none if it is unknown."""
+        """The runs of a trace by the span ids that they may have; none if it is unknown."""
         numbers = [project.id for project in self._known().values()]
         for start in range(0, len(numbers), _SEARCHED):
             body = {
@@ -195,7 +195,7 @@ class LangSmith:
         return self._runs({**body, "cursor": cursor} if cursor else body)
 
     def _stored(self, runs: Sequence[str]) -> dict[str, Object]:
-        """Return the feedback of runs by its id."""
+        """The feedback of runs by its id."""
         feedback_by_id: dict[str, Object] = {}
         while True:
             query = [*(("run", run_id) for run_id in runs)]

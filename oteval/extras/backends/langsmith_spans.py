@@ -31,12 +31,12 @@ _OK, _ERROR = 1, 2
 
 
 def span_ids_of(run_id: str) -> tuple[str, str]:
-    """Return the span ids of a run: by `read_run`, and by LangSmith's own export."""
+    """The span ids of a run: by `read_run`, and by LangSmith's own export."""
     return span_id_of(run_id), run_id.replace("-", "").lower()[:16]
 
 
 def read_run(value: Mapping[str, Any], project: str) -> Span:
-    """Return the span of a run; it ends at its start if it has no end.
+    """The span of a run; it ends at its start if it has no end.
 
     Args:
         value: The run.

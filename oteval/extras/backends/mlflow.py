@@ -54,7 +54,7 @@ class MLflow:
         self._experiments: Mapping[str, str] = {}
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the experiments to read; see `TraceSource`."""
+        """The experiments to read; see `TraceSource`."""
         if not self._experiments:
             experiments = list(all_elements(self._api, self._experiments_page))
             with self._api.reading():
@@ -141,7 +141,7 @@ class MLflow:
             return infos, cursor_of(answer.get("next_page_token"))
 
     def _spans_of(self, ids: Sequence[str], project: str) -> tuple[list[Span], list[str]]:
-        """Return the spans of traces, and the problems."""
+        """The spans of traces, and the problems."""
         spans: list[Span] = []
         problems: list[str] = []
         for start in range(0, len(ids), _ASKED):
@@ -173,7 +173,7 @@ class MLflow:
         yield from traces
 
     def _stored(self, ids: Sequence[str]) -> dict[str, dict[Key, Object]]:
-        """Return the assessments, by their key, of those traces that MLflow has.
+        """The assessments, by their key, of those traces that MLflow has.
 
         Of several with one key, the oldest stays; the others are removed.
         """

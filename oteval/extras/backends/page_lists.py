@@ -93,7 +93,7 @@ def all_elements(api: JsonApi, page: Callable[[str], Listed]) -> Iterator[Object
 
 
 def objects_of(value: Any, *, is_optional: bool = False) -> list[Object]:
-    """Return a list of JSON objects.
+    """A list of JSON objects.
 
     Args:
         value: The value.
@@ -113,7 +113,7 @@ def objects_of(value: Any, *, is_optional: bool = False) -> list[Object]:
 
 
 def cursor_of(value: Any) -> str:
-    """Return a cursor, "" for none.
+    """A cursor, "" for none.
 
     Raises:
         TypeError: The value is neither text nor null.
@@ -124,7 +124,7 @@ def cursor_of(value: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return a text that is not empty, such as a name or an id.
+    """A text that is not empty, such as a name or an id.
 
     Raises:
         TypeError: The value is another one.

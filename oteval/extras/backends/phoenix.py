@@ -55,7 +55,7 @@ class Phoenix:
         self._projects: Sequence[str] | None = None
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the projects to read; see `TraceSource`."""
+        """The projects to read; see `TraceSource`."""
         if self._projects is None:
             projects = list(self._listed("/v1/projects", ()))
             with self._api.reading():
@@ -133,7 +133,7 @@ class Phoenix:
         self._api.close()
 
     def _stored(self, annotations: Sequence[Annotation]) -> dict[Key, object]:
-        """Return the content of the annotations that Phoenix has already, by their key."""
+        """The content of the annotations that Phoenix has already, by their key."""
         span_ids = sorted({annotation.span_id for annotation in annotations})
         query = [("span_ids", span_id) for span_id in span_ids]
         identifiers = sorted({annotation.identifier for annotation in annotations})
@@ -198,7 +198,7 @@ def _spans(listed_spans: Sequence[Mapping[str, Any]], project: str) -> tuple[lis
 
 
 def _row_number(name: str) -> int:
-    """Return the number in a Relay id such as ``U3BhbjoxMg==``, which is ``Span:12``."""
+    """The number in a Relay id such as ``U3BhbjoxMg==``, which is ``Span:12``."""
     try:
         return int(base64.b64decode(name).decode().rpartition(":")[2])
     except (binascii.Error, UnicodeDecodeError, ValueError):

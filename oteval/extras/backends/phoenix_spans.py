@@ -24,7 +24,7 @@ _PARSED = ("metadata", "tool.parameters", "llm.prompt_template.variables")
 
 
 def read_span(value: Mapping[str, Any], project: str) -> Span:
-    """Return the span that an object of the API describes.
+    """The span that an object of the API describes.
 
     Args:
         value: The object, an element of ``data``.
@@ -63,7 +63,7 @@ def _event(value: Mapping[str, Any]) -> Event:
 
 
 def _restored(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes with the JSON texts that Phoenix parsed."""
+    """Attributes with the JSON texts that Phoenix parsed."""
     restored: dict[str, Any] = {}
     trees: dict[str, dict[str, Any]] = {}
     for key, value in attributes.items():
@@ -90,7 +90,7 @@ def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _with_lists(value: Any) -> Any:
-    """Return a tree with lists for the objects whose keys are 0, 1, 2 and so on."""
+    """A tree with lists for the objects whose keys are 0, 1, 2 and so on."""
     if not isinstance(value, dict):
         return value
     inner = {key: _with_lists(item) for key, item in value.items()}

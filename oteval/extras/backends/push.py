@@ -69,7 +69,7 @@ def _annotations(scores: Iterable[Score], report: PushReport) -> Iterator[Annota
 
 
 def _withdrawal(verdict: Score, current: Sequence[Score]) -> Annotation:
-    """Return the withdrawal of a verdict, which names the score that the run has now."""
+    """The withdrawal of a verdict, which names the score that the run has now."""
     score = next(
         (candidate for candidate in current if candidate.evaluator == verdict.evaluator), None
     )

@@ -58,7 +58,7 @@ class Tempo:
         self._api, self._limit, self._clock = api, limit, clock
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the services to read; see `TraceSource`.
+        """The services to read; see `TraceSource`.
 
         Tempo lists only services of recent traces, so that names are not checked here.
         """
@@ -93,7 +93,7 @@ class Tempo:
         self._api.close()
 
     def _search(self, query: str, begin: int, until: int) -> list[str] | None:
-        """Return the ids of a range (s), or None if a smaller range must be asked for."""
+        """The ids of a range (s), or None if a smaller range must be asked for."""
         can_halve = until - begin > 1
         parameters = [("q", query), ("start", str(begin)), ("end", str(until)), ("spss", "1")]
         limit = self._limit

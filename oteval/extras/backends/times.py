@@ -25,7 +25,7 @@ _Found = TypeVar("_Found")
 
 
 def ns_of(text: str) -> int:
-    """Return an ISO time in nanoseconds; one without a zone is UTC.
+    """An ISO time in nanoseconds; one without a zone is UTC.
 
     Raises:
         ValueError: The text is not an ISO time.
@@ -38,14 +38,14 @@ def ns_of(text: str) -> int:
 
 
 def iso_of(ns: int) -> str:
-    """Return a time in nanoseconds as ISO text in UTC, with microseconds, rounded down."""
+    """A time in nanoseconds as ISO text in UTC, with microseconds, rounded down."""
     seconds, nanoseconds = divmod(ns, 10**9)
     when = _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
     return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def begin_ns(position: PullPosition) -> int:
-    """Return the time from which a pull reads (ns).
+    """The time from which a pull reads (ns).
 
     Args:
         position: A position by `position_at`, or only ``since_ns``.
@@ -56,7 +56,7 @@ def begin_ns(position: PullPosition) -> int:
 
 
 def position_at(position: PullPosition, read_ns: int, *, is_complete: bool) -> PullPosition:
-    """Return the position after a page.
+    """The position after a page.
 
     Args:
         position: The position before it.

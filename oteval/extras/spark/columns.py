@@ -43,7 +43,7 @@ _TIMESTAMPS = {"start_ns": "start_time", "end_ns": "end_time", "time_ns": "score
 
 
 def clickhouse_names(columns: Mapping[str, str]) -> dict[str, str]:
-    """Return the column of a table for each column of ``otel_traces``.
+    """The column of a table for each column of ``otel_traces``.
 
     Args:
         columns: The column for each field, a key of `FIELDS`.
@@ -63,7 +63,7 @@ def clickhouse_names(columns: Mapping[str, str]) -> dict[str, str]:
 
 
 def column_parts(field: str, column: str, schema: StructType) -> tuple[str, ...]:
-    """Return the names that lead to a column, which may be nested: ``resource.attrs``.
+    """The names that lead to a column, which may be nested: ``resource.attrs``.
 
     A column of the table whose own name has dots comes before a nested one.
 
@@ -96,7 +96,7 @@ def with_timestamps(rows: DataFrame) -> DataFrame:
 
 
 def _descend(kind: Any, path: str) -> tuple[str, ...] | None:
-    """Return the names of a path through a type, or None if it leads nowhere."""
+    """The names of a path through a type, or None if it leads nowhere."""
     if kind.typeName() == "map":
         return (path,)
     if kind.typeName() != "struct":
@@ -113,7 +113,7 @@ def _descend(kind: Any, path: str) -> tuple[str, ...] | None:
 
 
 def _leaves(schema: Any, prefix: str = "") -> list[str]:
-    """Return the columns of a table, and those in its structs."""
+    """The columns of a table, and those in its structs."""
     names: list[str] = []
     for name in schema.names:
         names.append(f"{prefix}{name}")

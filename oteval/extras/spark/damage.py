@@ -25,7 +25,7 @@ __all__ = ["damage_of", "find_damage"]
 
 
 def find_damage(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
-    """Return the files that cannot be read to their end, each with the reason.
+    """The files that cannot be read to their end, each with the reason.
 
     Args:
         session: The Spark session.
@@ -45,7 +45,7 @@ def find_damage(session: SparkSession, files: Sequence[SourceFile]) -> dict[str,
 
 
 def damage_of(error: Exception, files: Sequence[SourceFile]) -> dict[str, str]:
-    """Return the file that a job failed to read, with the reason; none for another failure."""
+    """The file that a job failed to read, with the reason; none for another failure."""
     damaged_path = unreadable_file(error)
     if damaged_path is None:
         return {}
@@ -57,7 +57,7 @@ def damage_of(error: Exception, files: Sequence[SourceFile]) -> dict[str, str]:
 
 
 def _damaged_parquet(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
-    """Return the Parquet files with fewer rows than their footers say."""
+    """The Parquet files with fewer rows than their footers say."""
     tables = parquet_tables(session, files, {plain_path(file.path): "" for file in files})
     counts: dict[str, int] = {}
     for frame in (*tables.spans, *tables.logs, *(frame for frame, _ in tables.by_table)):
@@ -71,7 +71,7 @@ def _damaged_parquet(session: SparkSession, files: Sequence[SourceFile]) -> dict
 
 
 def _damaged_lines(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
-    """Return the files of lines that end a job, by reading them until none does."""
+    """The files of lines that end a job, by reading them until none does."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -90,7 +90,7 @@ def _damaged_lines(session: SparkSession, files: Sequence[SourceFile]) -> dict[s
 
 
 def _rows_read(frame: DataFrame) -> dict[str, int]:
-    """Return the number of rows of each file; all their columns are read.
+    """The number of rows of each file; all their columns are read.
 
     Rows are counted by their numbers, because Spark may give the rows before the damage twice.
     """

@@ -27,13 +27,13 @@ class SparkFailed(OtevalError):
 
 
 def unreadable_file(error: Exception) -> str | None:
-    """Return the file that a job failed to read, as Spark writes it; None for another failure."""
+    """The file that a job failed to read, as Spark writes it; None for another failure."""
     match = _UNREADABLE.search(_text(error))
     return match[1] if match else None
 
 
 def cause_of(error: Exception) -> str:
-    """Return the cause of a failure of Spark in one line.
+    """The cause of a failure of Spark in one line.
 
     Args:
         error: An exception of PySpark or Py4J.
@@ -46,13 +46,13 @@ def cause_of(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    """Return all that an error says, with the stack of the JVM, which a session may hide."""
+    """All that an error says, with the stack of the JVM, which a session may hide."""
     text, stack = str(error), getattr(error, "_stackTrace", None)
     return f"{text}\n{stack}" if stack and stack not in text else text
 
 
 def _of_python(text: str) -> str:
-    """Return the last line of the first Python traceback."""
+    """The last line of the first Python traceback."""
     _, marker, traceback = text.partition(_TRACEBACK)
     lines: list[str] = []
     for line in traceback.splitlines() if marker else ():
@@ -63,7 +63,7 @@ def _of_python(text: str) -> str:
 
 
 def _of_java(text: str) -> str:
-    """Return the deepest cause of a Java exception, or one above that repeats it and says more."""
+    """The deepest cause of a Java exception, or one above that repeats it and says more."""
     lines = _CALL.sub("", text.strip()).splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
     *above, cause = [first, *_CAUSED_BY.findall(text)]

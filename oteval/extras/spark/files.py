@@ -53,7 +53,7 @@ class Footer(NamedTuple):
 
 
 def to_address(path: Path) -> str:
-    """Return the address of a path of this machine, whatever file system Spark takes by default.
+    """The address of a path of this machine, whatever file system Spark takes by default.
 
     Special characters are not quoted, because Spark takes them as they are.
     """
@@ -61,7 +61,7 @@ def to_address(path: Path) -> str:
 
 
 def list_files(session: SparkSession, paths: Sequence[str | Path]) -> list[SourceFile]:
-    """Return all files, each once. In folders, files that begin with ``.`` or ``_`` are left out.
+    """All files, each once. In folders, files that begin with ``.`` or ``_`` are left out.
 
     Raises:
         InputError: A path has no file, or cannot be listed.
@@ -99,7 +99,7 @@ def _below(system: Any, root: Any) -> Iterator[SourceFile]:
 
 
 def read_footers(session: SparkSession, files: Sequence[SourceFile]) -> list[Footer]:
-    """Return the footer of each Parquet file."""
+    """The footer of each Parquet file."""
     from py4j.protocol import Py4JJavaError
 
     hadoop, settings = _hadoop(session)
@@ -127,7 +127,7 @@ def read_footers(session: SparkSession, files: Sequence[SourceFile]) -> list[Foo
 
 
 def head_of(session: SparkSession, file: SourceFile) -> bytes:
-    """Return the first bytes of a file; none if it cannot be opened."""
+    """The first bytes of a file; none if it cannot be opened."""
     hadoop, settings = _hadoop(session)
     address = hadoop.fs.Path(file.path)
     with suppress(Exception):

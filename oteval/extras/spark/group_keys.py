@@ -56,7 +56,7 @@ def keys_of_run(run: Trajectory, number: int) -> Iterator[GroupKey]:
 
 
 def _times_of(run: Trajectory, text: str) -> tuple[int, int]:
-    """Return the begin and end of the time when a run may follow another, or be followed."""
+    """The begin and end of the time when a run may follow another, or be followed."""
     if not text.startswith(FAILED_REQUEST):
         return _ALWAYS
     is_offer = text == run.chain

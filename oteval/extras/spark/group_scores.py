@@ -66,7 +66,7 @@ class GroupScorer:
             yield from table.to_batches()
 
     def _placeholders(self, large: OversizedGroup) -> dict[int, list[Trajectory]]:
-        """Return a run with a gap for each trace of a group that is too large."""
+        """A run with a gap for each trace of a group that is too large."""
         reason = (
             f"its conversation has {large.size:,} bytes of spans and log records, and a task of "
             f"Spark holds {self.most_bytes:,}"
@@ -112,7 +112,7 @@ class GroupScorer:
 
 
 def _reconstructed(rows: pa.Table) -> dict[int, list[Trajectory]]:
-    """Return the runs of each group."""
+    """The runs of each group."""
     spans, logs = rows, LOG_SCHEMA.empty_table()
     if "log" in rows.column_names:
         is_log = rows["log"].is_valid()
@@ -142,12 +142,12 @@ def _reconstructed(rows: pa.Table) -> dict[int, list[Trajectory]]:
 
 
 def _time(value: int) -> int:
-    """Return a time as a signed number of 64 bits."""
+    """A time as a signed number of 64 bits."""
     return min(max(value, -_MOST - 1), _MOST)
 
 
 def _signed(value: int) -> int:
-    """Return an unsigned number of 64 bits as a signed one, which Spark has."""
+    """An unsigned number of 64 bits as a signed one, which Spark has."""
     return value - (1 << 64) if value >> 63 else value
 
 

@@ -119,7 +119,7 @@ def _segments(batch: pa.RecordBatch) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _sizes(batch: pa.RecordBatch) -> np.ndarray:
-    """Return the bytes of each row."""
+    """The bytes of each row."""
     sizes = np.full(len(batch), _ROW_BYTES, np.int64)
     for column in batch.columns:
         children = column.flatten() if pa.types.is_struct(column.type) else [column]

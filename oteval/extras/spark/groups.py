@@ -23,7 +23,7 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 
 def traces_of(spans: DataFrame) -> DataFrame:
-    """Return ``trace_id``, the number of ``rows`` and the conversations (``names``) of each trace.
+    """``trace_id``, the number of ``rows`` and the conversations (``names``) of each trace.
 
     Args:
         spans: Rows of the table ``spans``.
@@ -37,14 +37,14 @@ def traces_of(spans: DataFrame) -> DataFrame:
 
 
 def own_group() -> Column:
-    """Return the group of a trace that shares no conversation with another: a hash of its id."""
+    """The group of a trace that shares no conversation with another: a hash of its id."""
     from pyspark.sql import functions as sql
 
     return sql.xxhash64(sql.lit("t"), "trace_id")
 
 
 def groups_of_conversations(traces: DataFrame) -> DataFrame:
-    """Return ``trace_id`` and ``group`` of the traces that share a conversation with others.
+    """``trace_id`` and ``group`` of the traces that share a conversation with others.
 
     The group is a hash of the conversation. Only traces with several conversations come to the
     driver. Two groups with equal hashes are scored together, which changes nothing.
@@ -76,7 +76,7 @@ def changes_of(joined: Mapping[int, int], spark: SparkSession) -> DataFrame:
 
 
 def moved(groups: DataFrame, changes: DataFrame) -> DataFrame:
-    """Return ``trace_id`` and ``group`` after groups became part of others.
+    """``trace_id`` and ``group`` after groups became part of others.
 
     Args:
         groups: The groups of traces.
@@ -90,7 +90,7 @@ def moved(groups: DataFrame, changes: DataFrame) -> DataFrame:
 
 
 def connected_groups(keys: DataFrame) -> dict[int, int]:
-    """Return the groups that may belong together with others, each with the group to be part of.
+    """The groups that may belong together with others, each with the group to be part of.
 
     Only keys that several groups have come to the driver.
 
@@ -113,7 +113,7 @@ def connected_groups(keys: DataFrame) -> dict[int, int]:
 
 
 def _representatives(sets: Iterable[tuple[_Name, ...]]) -> dict[_Name, _Name]:
-    """Return each name with one that all names of its connected sets have."""
+    """Each name with one that all names of its connected sets have."""
     above: dict[_Name, _Name] = {}
 
     def top(name: _Name) -> _Name:

@@ -47,12 +47,12 @@ class FolderCalls:
         self._lock = threading.Lock()
 
     def of(self, evaluator: str, kind: type[Any], *, again: bool = False) -> _EvaluatorCalls:
-        """Return the cache of an evaluator's judges; answers in the folder are always used."""
+        """The cache of an evaluator's judges; answers in the folder are always used."""
         del kind, again
         return _EvaluatorCalls(self, evaluator)
 
     def spent(self, evaluator: str, since_ns: int) -> float:
-        """Return the US dollars that an evaluator's calls cost from a time (ns) on."""
+        """The US dollars that an evaluator's calls cost from a time (ns) on."""
         cost = 0.0
         for path in sorted(self._folder.glob("*.jsonl")):
             for record in _records(path.read_bytes()):
@@ -61,7 +61,7 @@ class FolderCalls:
         return cost
 
     def get(self, key: str) -> JudgeCall | None:
-        """Return the answered call with a key, whichever process wrote it, or None."""
+        """The answered call with a key, whichever process wrote it, or None."""
         with self._lock:
             if key not in self._answers:
                 self._read_new()
@@ -103,7 +103,7 @@ class _EvaluatorCalls:
         self._calls, self._evaluator = calls, evaluator
 
     def get(self, key: str) -> JudgeCall | None:
-        """Return the answered call with a key, or None."""
+        """The answered call with a key, or None."""
         return self._calls.get(key)
 
     def put(self, call: JudgeCall) -> None:

@@ -32,7 +32,7 @@ _TASK_RUNS, _PAGE = 200, 20
 
 
 def judges_of(config: Config) -> Config:
-    """Return a configuration with its judges alone."""
+    """A configuration with its judges alone."""
     return config.model_copy(
         update={
             "evaluators": [
@@ -43,7 +43,7 @@ def judges_of(config: Config) -> Config:
 
 
 def others_of(config: Config) -> Config:
-    """Return a configuration without its judges."""
+    """A configuration without its judges."""
     return config.model_copy(
         update={
             "evaluators": [
@@ -92,7 +92,7 @@ class JudgeTask:
             scorer.close()
 
     def prepared(self) -> list[PreparedEvaluator]:
-        """Return the judges, with the answers and limits that all tasks share."""
+        """The judges, with the answers and limits that all tasks share."""
         requests = None
         if self.max_calls is not None:
             requests = RequestCount(self.calls, self.max_calls)
@@ -106,12 +106,12 @@ class JudgeTask:
 
 @lru_cache(maxsize=4)
 def _calls_in(folder: Path) -> FolderCalls:
-    """Return the calls in a folder, which tasks that this process runs one after another share."""
+    """The calls in a folder, which tasks that this process runs one after another share."""
     return FolderCalls(folder)
 
 
 def judge_scores(session: SparkSession, task: JudgeTask) -> DataFrame:
-    """Return the rows of the scores that judges give.
+    """The rows of the scores that judges give.
 
     Args:
         session: The Spark session.

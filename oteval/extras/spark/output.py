@@ -123,7 +123,7 @@ class Output:
         return self.data
 
     def address(self, table: str) -> str:
-        """Return the address of a table of this job, for Spark."""
+        """The address of a table of this job, for Spark."""
         return self.place.address(self.folder, table)
 
     def _contents(self, folder: str) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Output:
 
 
 def result_place(path: str | Path, session: SparkSession | None) -> ResultPlace:
-    """Return the place of results.
+    """The place of results.
 
     Args:
         path: A folder of this machine, or an address.
@@ -174,7 +174,7 @@ def require_free(path: str | Path, *, overwrite: bool, session: SparkSession | N
 
 
 def _require_free(path: str | Path, folder: ResultPlace, *, overwrite: bool) -> set[str]:
-    """Return the names in a place that may be written.
+    """The names in a place that may be written.
 
     Raises:
         InputError: It has results, or other files.
@@ -206,7 +206,7 @@ def _writing(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def local_results(path: str | Path, session: SparkSession) -> Iterator[Path]:
-    """Return a folder of this machine with the results of a job, for commands that read them.
+    """A folder of this machine with the results of a job, for commands that read them.
 
     Results at an address are copied to a temporary folder.
 
@@ -307,6 +307,6 @@ def _numbered(batches: Iterable[pa.RecordBatch], first_task: int) -> Iterator[pa
 
 
 def _named(folder: ResultPlace) -> str:
-    """Return the subfolder with the results that a place has, or ""."""
+    """The subfolder with the results that a place has, or ""."""
     results = folder.read(RESULTS)
     return str(results.get("folder", "")) if isinstance(results, dict) else ""

@@ -51,7 +51,7 @@ class ParquetTables(NamedTuple):
 def parquet_tables(
     session: SparkSession, files: Sequence[SourceFile], damaged: Mapping[str, str]
 ) -> ParquetTables:
-    """Return the content of Parquet files.
+    """The content of Parquet files.
 
     Args:
         session: The Spark session.
@@ -109,7 +109,7 @@ def _add_table(
 def read_exactly(
     session: SparkSession, kind: str, paths: Sequence[str], options: Mapping[str, str]
 ) -> DataFrame:
-    """Return the rows of files, whose names are not taken for patterns.
+    """The rows of files, whose names are not taken for patterns.
 
     Args:
         session: The Spark session.
@@ -122,12 +122,12 @@ def read_exactly(
 
 
 def _share(schema: pa.Schema, names: frozenset[str]) -> float:
-    """Return how many of the columns of a schema there are."""
+    """How many of the columns of a schema there are."""
     return len(names.intersection(schema.names)) / len(schema.names)
 
 
 def _misfit(table: DataFrame, schema: pa.Schema, needed: frozenset[str]) -> str:
-    """Return how the columns of a table differ from those of oteval's, or ""."""
+    """How the columns of a table differ from those of oteval's, or ""."""
     from pyspark.sql.types import BinaryType, IntegralType, StringType
 
     types = {field.name: field.dataType for field in table.schema}
@@ -150,7 +150,7 @@ def _misfit(table: DataFrame, schema: pa.Schema, needed: frozenset[str]) -> str:
 
 
 def _stored(table: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Return the columns of oteval's table, and the ``path`` and ``row`` of each row."""
+    """The columns of oteval's table, and the ``path`` and ``row`` of each row."""
     from pyspark.sql import functions as sql
 
     return table.select(
@@ -166,7 +166,7 @@ def _stored(table: DataFrame, schema: pa.Schema) -> DataFrame:
 
 
 def _places() -> list[Any]:
-    """Return the columns with the file of each row, and the number of the row in it."""
+    """The columns with the file of each row, and the number of the row in it."""
     from pyspark.sql import functions as sql
 
     return [

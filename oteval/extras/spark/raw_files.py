@@ -46,7 +46,7 @@ class RawFiles(NamedTuple):
 def raw_files(
     session: SparkSession, files: Sequence[SourceFile], damaged: Mapping[str, str]
 ) -> RawFiles:
-    """Return the content of files.
+    """The content of files.
 
     Args:
         session: The Spark session.
@@ -87,7 +87,7 @@ def raw_files(
 
 
 def union(tables: Sequence[DataFrame]) -> DataFrame | None:
-    """Return the rows of all tables, which have the same columns; None without a table."""
+    """The rows of all tables, which have the same columns; None without a table."""
     first, *further = tables or (None,)
     for table in further:
         assert first is not None
@@ -96,7 +96,7 @@ def union(tables: Sequence[DataFrame]) -> DataFrame | None:
 
 
 def _has_lines(session: SparkSession, file: SourceFile) -> bool:
-    """Return whether a file is JSON, or gzip that Spark decompresses by its name."""
+    """Whether a file is JSON, or gzip that Spark decompresses by its name."""
     head = head_of(session, file)
     if head.startswith(_GZIP):
         return file.path.endswith(".gz")
@@ -106,7 +106,7 @@ def _has_lines(session: SparkSession, file: SourceFile) -> bool:
 def _by_damage(
     files: Sequence[SourceFile], damaged: Mapping[str, str]
 ) -> list[tuple[list[str], Mapping[str, str]]]:
-    """Return the whole files and the damaged ones, with the options to read them."""
+    """The whole files and the damaged ones, with the options to read them."""
     good = [file.path for file in files if plain_path(file.path) not in damaged]
     bad = [file.path for file in files if plain_path(file.path) in damaged]
     return [(paths, options) for paths, options in ((good, {}), (bad, SALVAGE)) if paths]

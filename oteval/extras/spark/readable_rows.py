@@ -78,7 +78,7 @@ def read_rows(spans: pa.Table, logs: pa.Table) -> Telemetry:
 def _with_values(
     table: pa.Table, names: Iterable[str], identity: str
 ) -> tuple[pa.Table, list[UnreadableRow]]:
-    """Return the rows that have a value in each column, and the others."""
+    """The rows that have a value in each column, and the others."""
     bad: pa.ChunkedArray | None = None
     reasons: dict[int, str] = {}
     for name in names:
@@ -99,7 +99,7 @@ def _with_values(
 def _parsed(
     table: pa.Table, read: Callable[[pa.Table], Iterable[Any]]
 ) -> tuple[pa.Table, list[UnreadableRow]]:
-    """Return the rows that can be read one by one, and the others."""
+    """The rows that can be read one by one, and the others."""
     good, bad = [], []
     for row in range(len(table)):
         try:

@@ -32,12 +32,12 @@ _LOCAL = re.compile(r"file:/+", re.IGNORECASE)
 
 
 def is_address(path: str | Path) -> bool:
-    """Return whether results go to an address of another file system, such as ``s3a://...``."""
+    """Whether results go to an address of another file system, such as ``s3a://...``."""
     return bool(_SCHEME.match(str(path))) and not _LOCAL.match(str(path))
 
 
 def local_path(path: str | Path) -> Path:
-    """Return the absolute path of a folder of this machine, which may be written ``file:///...``."""
+    """The absolute path of a folder of this machine, which may be written ``file:///...``."""
     text = str(path)
     if _LOCAL.match(text):
         text = "/" + unquote(_LOCAL.sub("", text))
@@ -48,7 +48,7 @@ class ResultPlace(Protocol):
     """A folder with files and subfolders."""
 
     def names(self) -> set[str]:
-        """Return the names in it; none if it does not exist."""
+        """The names in it; none if it does not exist."""
 
     def create(self) -> None:
         """Create it if it does not exist."""
@@ -57,16 +57,16 @@ class ResultPlace(Protocol):
         """Remove a file, or a folder with all that is in it, if it is there."""
 
     def read(self, name: str) -> Any:
-        """Return the value of a file of JSON, or None."""
+        """The value of a file of JSON, or None."""
 
     def write(self, name: str, value: Any) -> None:
         """Write a file of JSON."""
 
     def files(self, folder: str, table: str) -> list[str]:
-        """Return the Parquet files of a table below a folder, relative to the folder."""
+        """The Parquet files of a table below a folder, relative to the folder."""
 
     def address(self, *names: str) -> str:
-        """Return the address of a folder in it, for Spark."""
+        """The address of a folder in it, for Spark."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class Scored:
 
 
 def trajectories(spans: DataFrame, logs: DataFrame | None = None) -> DataFrame:
-    """Return the trajectories of traces, as rows of the table ``trajectories`` without ``seq``.
+    """The trajectories of traces, as rows of the table ``trajectories`` without ``seq``.
 
     Args:
         spans: Rows of the table ``spans``, as ``oteval export --parquet`` writes them.
@@ -92,7 +92,7 @@ def score(
     time_ns: int | None = None,
     group_bytes: int = GROUP_BYTES,
 ) -> Scored:
-    """Return the trajectories of traces and their scores.
+    """The trajectories of traces and their scores.
 
     The first pass runs at once, because the groups to join are only known after it.
 
@@ -163,7 +163,7 @@ class _Cache:
 def _scored_rows(
     spans: DataFrame, logs: DataFrame | None, scorer: GroupScorer, cache: _Cache
 ) -> DataFrame:
-    """Return the rows of `group_scores.OUTPUT` for all traces, each group scored as a whole."""
+    """The rows of `group_scores.OUTPUT` for all traces, each group scored as a whole."""
     from pyspark.sql import functions as sql
 
     plain = span_rows(spans)

@@ -37,7 +37,7 @@ _CONNECT_REFUSED = (
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:
-    """Return the settings of ``--conf KEY=VALUE``.
+    """The settings of ``--conf KEY=VALUE``.
 
     Raises:
         InputError: One has no key or no value, or another prefix than ``spark.``.
@@ -103,7 +103,7 @@ def spark_session(
 
 
 def _running_session() -> SparkSession | None:
-    """Return the session that is there, also one that another thread began.
+    """The session that is there, also one that another thread began.
 
     Raises:
         InputError: It is one of Spark Connect.
@@ -147,7 +147,7 @@ def _used(session: SparkSession, master: str | None, settings: Mapping[str, str]
 
 
 def _chosen_master(master: str | None, settings: Mapping[str, str]) -> str:
-    """Return the master on which Spark will run.
+    """The master on which Spark will run.
 
     Raises:
         InputError: Java is missing, or two masters were named.
@@ -179,7 +179,7 @@ def _chosen_master(master: str | None, settings: Mapping[str, str]) -> str:
 
 
 def _is_configured() -> bool:
-    """Return whether a file or variable of Spark's may name a master."""
+    """Whether a file or variable of Spark's may name a master."""
     import pyspark
 
     home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
@@ -189,7 +189,7 @@ def _is_configured() -> bool:
 
 
 def _configured_master() -> str | None:
-    """Return the master of spark-submit or spark-defaults.conf; it starts the JVM."""
+    """The master of spark-submit or spark-defaults.conf; it starts the JVM."""
     from pyspark import SparkConf, SparkContext
 
     context: Any = SparkContext

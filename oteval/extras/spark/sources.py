@@ -58,7 +58,7 @@ class Traces(NamedTuple):
     cached: tuple[DataFrame, ...] = ()
 
     def problems(self) -> list[FileProblems]:
-        """Return the problems by file; Spark reads all traces for it."""
+        """The problems by file; Spark reads all traces for it."""
         if self.found is None:
             return []
         from pyspark.sql import functions as sql
@@ -131,7 +131,7 @@ def read_files(
 
 
 def map_columns(table: DataFrame, columns: Mapping[str, str], source: str = "the table") -> Traces:
-    """Return the spans of a table with other columns.
+    """The spans of a table with other columns.
 
     Args:
         table: A row for each span.
@@ -155,7 +155,7 @@ def map_columns(table: DataFrame, columns: Mapping[str, str], source: str = "the
 
 
 def _column(parts: Sequence[str]) -> Column:
-    """Return the column at the end of some names."""
+    """The column at the end of some names."""
     from pyspark.sql import functions as sql
 
     first, *inner_names = parts
@@ -166,7 +166,7 @@ def _column(parts: Sequence[str]) -> Column:
 
 
 def _ns(table: DataFrame, column: Column) -> Column:
-    """Return a time in ns; Spark's timestamps have microseconds."""
+    """A time in ns; Spark's timestamps have microseconds."""
     from pyspark.sql import functions as sql
 
     kind = table.select(column).schema[0].dataType.typeName()
@@ -181,7 +181,7 @@ def _of_clickhouse(rows: DataFrame, source: str) -> Traces:
 
 
 def _stored_spans(rows: DataFrame) -> Traces:
-    """Return the rows of ``spans`` that have a trace, and the others as problems."""
+    """The rows of ``spans`` that have a trace, and the others as problems."""
     from pyspark.sql import functions as sql
 
     lost = rows.where("trace_id IS NULL OR span_id IS NULL").select(
@@ -193,7 +193,7 @@ def _stored_spans(rows: DataFrame) -> Traces:
 
 
 def _applied(rows: DataFrame, decode: _Decode) -> DataFrame:
-    """Return the rows of `TELEMETRY` that a function makes, kept on the executors' disks."""
+    """The rows of `TELEMETRY` that a function makes, kept on the executors' disks."""
     from pyspark import StorageLevel
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -211,7 +211,7 @@ def _decoded(rows: DataFrame) -> Traces:
 
 
 def _together(parts: Sequence[Traces]) -> Traces:
-    """Return the content of several sources."""
+    """The content of several sources."""
     spans = union([part.spans for part in parts])
     assert spans is not None
     return Traces(

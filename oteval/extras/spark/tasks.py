@@ -79,7 +79,7 @@ def with_groups(rows: DataFrame, groups: DataFrame, how: str) -> DataFrame:
 
 
 def number_of_tasks(traces: DataFrame) -> int:
-    """Return the number of tasks for some traces.
+    """The number of tasks for some traces.
 
     Args:
         traces: ``trace_id`` and the number of ``rows`` of each trace.
@@ -91,7 +91,7 @@ def number_of_tasks(traces: DataFrame) -> int:
 
 
 def scored(rows: DataFrame, scorer: GroupScorer, tasks: int) -> DataFrame:
-    """Return the rows of `OUTPUT` that a scorer makes.
+    """The rows of `OUTPUT` that a scorer makes.
 
     Args:
         rows: Rows with their ``group``.

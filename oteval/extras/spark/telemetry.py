@@ -31,7 +31,7 @@ __all__ = [
 
 
 def _signed(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without unsigned numbers, which Spark does not have."""
+    """A schema without unsigned numbers, which Spark does not have."""
     small = (pa.uint8(), pa.int32())
     return pa.schema([f.with_type(small[1]) if f.type == small[0] else f for f in schema])
 
@@ -130,7 +130,7 @@ def _decoded_rows(batch: pa.RecordBatch) -> Iterator[Decoded]:
 
 
 def plain_path(address: str, *, is_quoted: bool = False) -> str:
-    """Return the path of a local file, or the address of another one, as people write it.
+    """The path of a local file, or the address of another one, as people write it.
 
     Args:
         address: An address of Hadoop.
@@ -174,7 +174,7 @@ def _decoded(path: str, content: bytes, first: int) -> Iterator[pa.RecordBatch]:
 
 
 def _cause(path: str, text: str) -> str:
-    """Return the text of an error without the place before it and the list of formats after it."""
+    """The text of an error without the place before it and the list of formats after it."""
     return re.sub(r"^(:\d+)?: ", "", text.removeprefix(path)).split("; supported are ")[0]
 
 

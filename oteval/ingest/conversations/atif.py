@@ -25,7 +25,7 @@ _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 
 
 def is_trajectory(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is a trajectory in this format."""
+    """Whether an object is a trajectory in this format."""
     return str(document.get("schema_version")).startswith("ATIF-") and "steps" in document
 
 
@@ -92,7 +92,7 @@ def _run(document: Mapping[str, Any], parent: RecordedRun | None, number: int) -
 
 
 def _gaps(value: Any) -> list[Gap]:
-    """Return the gaps that ``oteval export --atif`` wrote."""
+    """The gaps that ``oteval export --atif`` wrote."""
     return [
         Gap(str(gap["code"]), str(gap["detail"]))
         for gap in mappings_of(value)
@@ -135,7 +135,7 @@ def _call(call: Mapping[str, Any], step_index: int) -> dict[str, Any]:
 
 
 def _usage(document: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Usage:
-    """Return the tokens of the steps, or the totals where no step has any."""
+    """The tokens of the steps, or the totals where no step has any."""
     counted = [step["metrics"] for step in steps if step.get("metrics")]
     if counted:
         return Usage.total(read_tokens(metrics).usage for metrics in counted)

@@ -29,7 +29,7 @@ _NOTES = frozenset(
 
 
 def is_line(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is a line of a session file."""
+    """Whether an object is a line of a session file."""
     kind = document.get("type")
     if kind in ("user", "assistant"):
         return "message" in document and "sessionId" in document
@@ -104,7 +104,7 @@ class ClaudeCodeSessions:
 
 
 def _is_question(line: Mapping[str, Any]) -> bool:
-    """Return whether a user's line asks something; others are results, remarks and notes."""
+    """Whether a user's line asks something; others are results, remarks and notes."""
     if line.get("isMeta") is True or line.get("isCompactSummary") is True:
         return False
     content = line["message"].get("content")

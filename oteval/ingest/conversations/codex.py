@@ -24,7 +24,7 @@ _CONTEXT = re.compile(r"\s*(<[a-z_]+>|# AGENTS\.md instructions)")
 
 
 def is_line(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is a line of a session file."""
+    """Whether an object is a line of a session file."""
     return document.get("type") in _KINDS and isinstance(document.get("payload"), Mapping)
 
 

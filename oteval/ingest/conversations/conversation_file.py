@@ -27,7 +27,7 @@ class ConversationFile:
         self._codex = codex.CodexSession()
 
     def take(self, document: Any) -> Decoded | None:
-        """Return the runs of a document, or those that it ends; None for other documents.
+        """The runs of a document, or those that it ends; None for other documents.
 
         A message that stands alone, as in a log of one message a line, waits for `finish`.
 
@@ -38,7 +38,7 @@ class ConversationFile:
         return None if parts is None else _decoded(parts)
 
     def finish(self) -> Decoded:
-        """Return the runs that end with the file."""
+        """The runs that end with the file."""
         parts: list[_Part] = [self._claude_code.finish, self._codex.finish]
         if self._loose:
             parts.append(self._list(self._loose))
@@ -120,7 +120,7 @@ def _decoded(parts: Iterable[_Part]) -> Decoded:
 
 
 def _is_conversation(item: Any) -> bool:
-    """Return whether the first item of a list is a whole conversation, so that all should be."""
+    """Whether the first item of a list is a whole conversation, so that all should be."""
     if isinstance(item, list):
         return message_lists.is_message_list(item)
     return isinstance(item, Mapping) and (

@@ -29,22 +29,22 @@ _VALUES: Mapping[Any, tuple[float, bool | None]] = {
 
 
 def is_log(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is a whole log, or a part of one."""
+    """Whether an object is a whole log, or a part of one."""
     return "eval" in document and isinstance(document.get("samples"), list)
 
 
 def is_header(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is the header of a log without its samples."""
+    """Whether an object is the header of a log without its samples."""
     return isinstance(document.get("eval"), Mapping) and {"plan", "version"} <= document.keys()
 
 
 def is_sample(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is a sample."""
+    """Whether an object is a sample."""
     return document.keys() >= _SAMPLE_KEYS
 
 
 def run_of_sample(sample: Any, log: Mapping[str, Any]) -> RecordedRun:
-    """Return the run of a sample.
+    """The run of a sample.
 
     Args:
         sample: The sample.
@@ -90,7 +90,7 @@ def run_of_sample(sample: Any, log: Mapping[str, Any]) -> RecordedRun:
 
 
 def _plain(item: Any) -> Any:
-    """Return a message in OpenAI's form."""
+    """A message in OpenAI's form."""
     if not isinstance(item, Mapping):
         return item
     calls = [
@@ -109,7 +109,7 @@ def _plain(item: Any) -> Any:
 
 
 def _with_attachments(value: Any, attached: Mapping[str, Any]) -> Any:
-    """Return a value with the long texts that a sample keeps apart put back."""
+    """A value with the long texts that a sample keeps apart put back."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         return attached.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list):
@@ -120,7 +120,7 @@ def _with_attachments(value: Any, attached: Mapping[str, Any]) -> Any:
 
 
 def _usage(sample: Mapping[str, Any], items: list[Any]) -> Usage:
-    """Return the tokens of all models; a log counts the calls of none."""
+    """The tokens of all models; a log counts the calls of none."""
     models = _mapping(sample.get("model_usage")).values()
     total = Usage.total(read_tokens(usage).usage for usage in models)
     answers = sum(_mapping(item).get("role") == "assistant" for item in items)

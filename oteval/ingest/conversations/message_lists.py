@@ -37,7 +37,7 @@ _CONVERSATIONS = ("conversation_id", "session_id", "thread_id")
 
 
 def is_message(document: Any) -> bool:
-    """Return whether an object is a message, or an item of OpenAI's Responses API."""
+    """Whether an object is a message, or an item of OpenAI's Responses API."""
     if not isinstance(document, dict):
         return False
     if any(form.get("role") in ROLES for form in forms_of(document, "")):
@@ -47,12 +47,12 @@ def is_message(document: Any) -> bool:
 
 
 def is_message_list(document: Any) -> bool:
-    """Return whether a document is a list of messages."""
+    """Whether a document is a list of messages."""
     return isinstance(document, list) and bool(document) and all(map(is_message, document))
 
 
 def is_record(document: Mapping[str, Any]) -> bool:
-    """Return whether an object holds a list of messages, or an example's inputs and outputs."""
+    """Whether an object holds a list of messages, or an example's inputs and outputs."""
     if "inputs" in document and "outputs" in document:
         return isinstance(document["inputs"], dict)
     items = _list_of(document)
@@ -64,7 +64,7 @@ def _list_of(document: Mapping[str, Any]) -> list[Any] | None:
 
 
 def run_of_list(items: list[Any], ordinal: int) -> RecordedRun:
-    """Return the run of a list of messages.
+    """The run of a list of messages.
 
     Args:
         items: The messages.
@@ -76,7 +76,7 @@ def run_of_list(items: list[Any], ordinal: int) -> RecordedRun:
 
 
 def run_of_record(document: Mapping[str, Any], ordinal: int) -> RecordedRun:
-    """Return the run of an object that holds messages.
+    """The run of an object that holds messages.
 
     Args:
         document: The object.
@@ -111,12 +111,12 @@ def run_of_record(document: Mapping[str, Any], ordinal: int) -> RecordedRun:
 
 
 def _text_of(document: Mapping[str, Any]) -> Callable[[str], str]:
-    """Return a function that gives a text of an object, or ""."""
+    """A function that gives a text of an object, or ""."""
     return lambda key: value if isinstance(value := document.get(key), str) else ""
 
 
 def _has_messages(document: Mapping[str, Any]) -> bool:
-    """Return whether the outputs of an example are messages, and not the answer alone."""
+    """Whether the outputs of an example are messages, and not the answer alone."""
     if "inputs" not in document or "outputs" not in document:
         return True
     outputs = document["outputs"]
@@ -135,7 +135,7 @@ def _messages_of(document: Mapping[str, Any]) -> tuple[Message, ...]:
 
 
 def _side(fields: Any, field_path: str, role: str) -> tuple[Message, ...]:
-    """Return the messages of an example's inputs or outputs."""
+    """The messages of an example's inputs or outputs."""
     if fields is None:
         return ()
     if isinstance(fields, str):

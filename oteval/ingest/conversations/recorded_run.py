@@ -45,7 +45,7 @@ _UNREAD = (
 
 
 def read_messages(items: Any, list_name: str) -> tuple[Message, ...]:
-    """Return the messages of a list in any form.
+    """The messages of a list in any form.
 
     Args:
         items: The parsed list.
@@ -63,12 +63,12 @@ def read_messages(items: Any, list_name: str) -> tuple[Message, ...]:
 
 
 def content_digest(content: Any) -> str:
-    """Return a hash of a parsed document."""
+    """A hash of a parsed document."""
     return hashlib.blake2b(dumps(content).encode(), digest_size=16).hexdigest()
 
 
 def time_ns(value: Any) -> int:
-    """Return a time as nanoseconds since 1970; 0 if there is none, or it is not a time.
+    """A time as nanoseconds since 1970; 0 if there is none, or it is not a time.
 
     Args:
         value: A text in ISO 8601, without a zone in UTC; or seconds since 1970.
@@ -85,7 +85,7 @@ def time_ns(value: Any) -> int:
 
 
 def short_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the short texts, numbers and flags of an object, for filters."""
+    """The short texts, numbers and flags of an object, for filters."""
     return {
         name: value
         for name, value in fields.items()
@@ -150,7 +150,7 @@ class RecordedRun:
         return trajectory_id(self.root_span.trace_id, self.root_span.span_id)
 
     def scored(self) -> ScoredRun:
-        """Return the run and its scores as the store takes them."""
+        """The run and its scores as the store takes them."""
         root = self.root_span
         before = len(self.history.messages) if self.history else 0
         run = Trajectory(

@@ -24,12 +24,12 @@ _FORMAT = "tau2"
 
 
 def is_results(document: Mapping[str, Any]) -> bool:
-    """Return whether an object is a file of results, or a part of one."""
+    """Whether an object is a file of results, or a part of one."""
     return isinstance(document.get("simulations"), list) and "info" in document
 
 
 def run_of_simulation(document: Mapping[str, Any], number: int) -> RecordedRun:
-    """Return the run of one simulation.
+    """The run of one simulation.
 
     Args:
         document: The results.

@@ -92,7 +92,7 @@ class Origin(NamedTuple):
 
 
 def short_repr(value: Any) -> str:
-    """Return a short representation of any value, for a one-line message."""
+    """A short representation of any value, for a one-line message."""
     if isinstance(value, str):
         return repr(value if len(value) <= 60 else value[:57] + "...")
     return reprlib.repr(value)  # bounded for long and deeply nested values

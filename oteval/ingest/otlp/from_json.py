@@ -111,7 +111,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def without_surrogates(value: Any) -> Any:
-    """Return a JSON value with lone surrogates replaced by U+FFFD."""
+    """A JSON value with lone surrogates replaced by U+FFFD."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):
@@ -210,7 +210,7 @@ def _origin(group: Object, resource: Attributes, problems: list[str]) -> Origin:
 
 
 def _span(raw: Object, origin: Origin, out: Decoded) -> Span | None:
-    """Return a span, or None if it has no ids and is skipped."""
+    """A span, or None if it has no ids and is skipped."""
     problems = out.problems
     if not _ALIASES.isdisjoint(raw):
         raw = _with_current_keys(raw)
@@ -364,7 +364,7 @@ def _add_unusual_attribute(item: Any, out: dict[str, Any], problems: list[str]) 
 
 
 def _with_current_keys(raw: Object) -> Object:
-    """Return an object with current OTLP/JSON keys; the object itself if it has no others."""
+    """An object with current OTLP/JSON keys; the object itself if it has no others."""
     if _ALIASES.isdisjoint(raw):
         return raw
     return {KEY_ALIASES.get(key, key): value for key, value in raw.items()}

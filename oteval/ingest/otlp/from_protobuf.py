@@ -115,7 +115,7 @@ def _parse_logs(data: bytes) -> ExportLogsServiceRequest | None:
 
 
 def _unknown(messages: Iterable[Any]) -> int:
-    """Return the number of unknown fields of the messages themselves."""
+    """The number of unknown fields of the messages themselves."""
     return sum(len(UnknownFieldSet(message)) for message in messages)
 
 
@@ -173,7 +173,7 @@ def _prefixed(name: str, items: Iterable[KeyValue], problems: list[str]) -> Attr
 
 
 def span_of(raw: WireSpan, origin: Origin, out: Decoded) -> Span | None:
-    """Return a span, or None if it has no ids and is skipped."""
+    """A span, or None if it has no ids and is skipped."""
     problems = out.problems
     start = len(problems)
     trace_id, span_id, parent_id = raw.trace_id, raw.span_id, raw.parent_span_id
@@ -285,7 +285,7 @@ def _body(raw: AnyValue, problems: list[str]) -> Any:
 
 
 def _id(raw: bytes, zeros: bytes) -> str | None:
-    """Return an id in hex; "" if it is missing or all zeros, None if its length is wrong."""
+    """An id in hex; "" if it is missing or all zeros, None if its length is wrong."""
     if not raw or raw == zeros:
         return ""
     return raw.hex() if len(raw) == len(zeros) else None
@@ -317,7 +317,7 @@ def _attributes(items: Iterable[KeyValue], problems: list[str]) -> dict[str, Any
 
 
 def attribute_value(value: AnyValue) -> Any:
-    """Return the Python value of an AnyValue.
+    """The Python value of an AnyValue.
 
     Raises:
         InvalidValueError: It has an unknown kind.

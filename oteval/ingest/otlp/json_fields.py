@@ -37,7 +37,7 @@ _NO_SPAN = "0" * 16
 
 
 def as_object(raw: Any, name: str, problems: list[str]) -> Object:
-    """Return an object; an empty one by default."""
+    """An object; an empty one by default."""
     if isinstance(raw, dict):
         return raw
     if raw is not None:
@@ -46,7 +46,7 @@ def as_object(raw: Any, name: str, problems: list[str]) -> Object:
 
 
 def as_objects(raw: Any, name: str, problems: list[str]) -> list[Object]:
-    """Return the elements of a list that are objects."""
+    """The elements of a list that are objects."""
     if raw is None:
         return []
     if not isinstance(raw, list):
@@ -59,19 +59,19 @@ def as_objects(raw: Any, name: str, problems: list[str]) -> list[Object]:
 
 
 def not_objects(count: int, name: str) -> str:
-    """Return the problem that some elements of a list are not objects."""
+    """The problem that some elements of a list are not objects."""
     verb = "is not an object" if count == 1 else "are not objects"
     return f"{counted(count, 'element')} of {name} {verb}"
 
 
 def json_kind(raw: Any) -> str:
-    """Return the type of a JSON value in words, such as "a list"."""
+    """The type of a JSON value in words, such as "a list"."""
     names: dict[type, str] = {dict: "an object", list: "a list", str: "text", type(None): "null"}
     return names.get(type(raw), f"the value {short_repr(raw)}")
 
 
 def as_text(raw: Any, name: str, problems: list[str]) -> str:
-    """Return a string; "" by default."""
+    """A string; "" by default."""
     if isinstance(raw, str):
         return raw
     if raw is not None:
@@ -80,7 +80,7 @@ def as_text(raw: Any, name: str, problems: list[str]) -> str:
 
 
 def as_integer(raw: Any, name: str, limit: int, problems: list[str]) -> int:
-    """Return a whole number from 0 to `limit`; 0 by default."""
+    """A whole number from 0 to `limit`; 0 by default."""
     if raw is None:
         return 0
     try:
@@ -95,7 +95,7 @@ def as_integer(raw: Any, name: str, limit: int, problems: list[str]) -> int:
 
 
 def as_enum(raw: Any, name: str, names: Mapping[str, int], limit: int, problems: list[str]) -> int:
-    """Return the number of an enumeration value, which may be written by name; 0 by default."""
+    """The number of an enumeration value, which may be written by name; 0 by default."""
     if raw is None:
         return 0
     if isinstance(raw, str) and raw in names:
@@ -104,21 +104,21 @@ def as_enum(raw: Any, name: str, names: Mapping[str, int], limit: int, problems:
 
 
 def as_trace_id(raw: Any) -> str | None:
-    """Return a trace id in lower-case hex; "" if it is missing or all zeros, None if invalid."""
+    """A trace id in lower-case hex; "" if it is missing or all zeros, None if invalid."""
     if isinstance(raw, str) and _TRACE_ID(raw):
         return raw if raw != _NO_TRACE else ""
     return _normalized_id(raw, _TRACE_ID)
 
 
 def as_span_id(raw: Any) -> str | None:
-    """Return a span id in lower-case hex; "" if it is missing or all zeros, None if invalid."""
+    """A span id in lower-case hex; "" if it is missing or all zeros, None if invalid."""
     if isinstance(raw, str) and _SPAN_ID(raw):
         return raw if raw != _NO_SPAN else ""
     return _normalized_id(raw, _SPAN_ID)
 
 
 def _normalized_id(raw: Any, fullmatch: Callable[[str], object]) -> str | None:
-    """Return an id that is written in upper-case hex or base64, as in `as_trace_id`."""
+    """An id that is written in upper-case hex or base64, as in `as_trace_id`."""
     if raw is None or raw == "":
         return ""
     if not isinstance(raw, str):

@@ -19,7 +19,7 @@ class InvalidValueError(ValueError):
 
 
 def any_value(raw: Any) -> Any:
-    """Return the Python value of an AnyValue.
+    """The Python value of an AnyValue.
 
     Args:
         raw: The parsed JSON; None and ``{}`` are the empty value.
@@ -50,7 +50,7 @@ def from_base64(text: str) -> bytes:
 
 
 def double_value(number: float) -> float | dict[str, str]:
-    """Return a double, finite or not, as an attribute value of a Span."""
+    """A double, finite or not, as an attribute value of a Span."""
     if math.isfinite(number):
         return number
     if math.isnan(number):

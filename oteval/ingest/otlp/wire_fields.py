@@ -62,7 +62,7 @@ class WireFields:
     is_left: npt.NDArray[np.bool_]
 
     def only(self, chosen: Integers) -> WireFields:
-        """Return some of the fields, by their indexes."""
+        """Some of the fields, by their indexes."""
         return WireFields(
             self.message[chosen],
             self.number[chosen],
@@ -85,11 +85,11 @@ class WireBuffer:
         self._words = np.ndarray((len(data) - 7,), "S8", data, strides=(1,))
 
     def words(self, at: Integers) -> npt.NDArray[np.uint64]:
-        """Return the eight bytes at each position as a number."""
+        """The eight bytes at each position as a number."""
         return self._words[at].view("<u8")
 
     def varints(self, at: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
-        """Return the varints at some positions and their sizes; 0 for a varint without an end."""
+        """The varints at some positions and their sizes; 0 for a varint without an end."""
         first = self.array[at]
         values = (first & 0x7F).astype(np.uint64)
         sizes = np.ones(len(at), np.int64)
@@ -185,7 +185,7 @@ def read_fields(buffer: WireBuffer, start: Integers, end: Integers) -> WireField
 
 
 def _in_order(steps: list[tuple[npt.NDArray[Any], ...]], left: npt.NDArray[np.bool_]) -> WireFields:
-    """Return the fields of all steps, message by message."""
+    """The fields of all steps, message by message."""
     counts = np.zeros(len(left), np.int64)
     for active, *_ in steps:
         counts[active] += 1

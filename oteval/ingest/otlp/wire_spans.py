@@ -178,7 +178,7 @@ def read_columns(requests: Sequence[RequestSpans]) -> tuple[SpanColumns | None, 
 
 
 def _first_of_each(messages: Integers) -> Integers:
-    """Return the index of the first field of each message; the messages are ascending."""
+    """The index of the first field of each message; the messages are ascending."""
     return np.flatnonzero(np.append(True, messages[1:] != messages[:-1])[: len(messages)])
 
 
@@ -219,7 +219,7 @@ class _ColumnReader:
         wires: dict[int, int],
         repeated: Sequence[int] = (),
     ) -> WireFields:
-        """Return the fields of messages; each of a known type, and there once if not repeated."""
+        """The fields of messages; each of a known type, and there once if not repeated."""
         fields = read_fields(self._buffer, start, end)
         if fields.is_left.any():
             raise _Odd(span[fields.is_left])
@@ -239,7 +239,7 @@ class _ColumnReader:
         return fields
 
     def _slices(self, fields: WireFields, number: int, count: int | None = None) -> Slices:
-        """Return the place of one field in each message; an empty one where it is missing."""
+        """The place of one field in each message; an empty one where it is missing."""
         chosen = fields.only(np.flatnonzero(fields.number == number))
         start = np.zeros(self._count if count is None else count, np.int64)
         end = start.copy()
@@ -247,7 +247,7 @@ class _ColumnReader:
         return Slices(start, end)
 
     def _ids(self, fields: WireFields, number: int, size: int) -> bytes:
-        """Return the ids of all spans, one after the other."""
+        """The ids of all spans, one after the other."""
         slices = self._slices(fields, number)
         words = np.stack([self._buffer.words(slices.start + at) for at in range(0, size, 8)], 1)
         is_odd = (slices.end - slices.start != size) | (words == 0).all(1)
@@ -256,7 +256,7 @@ class _ColumnReader:
         return words.tobytes()
 
     def _parents(self, fields: WireFields) -> bytes:
-        """Return the parents' ids, one after the other; zeros where a span has none."""
+        """The parents' ids, one after the other; zeros where a span has none."""
         slices = self._slices(fields, _PARENT_ID)
         size, words = slices.end - slices.start, self._buffer.words(slices.start)
         is_odd = (size != 0) & (size != 8)
@@ -301,7 +301,7 @@ class _ColumnReader:
         return AttributeColumns(span, key, keys, is_text, is_integer, text, number, structured)
 
     def _keys(self, slices: Slices, span: Integers) -> tuple[Integers, list[str]]:
-        """Return the keys as indexes of the different ones."""
+        """The keys as indexes of the different ones."""
         first, key = self._buffer.distinct(slices.start, slices.end)
         keys = []
         for code, index in enumerate(first.tolist()):
@@ -332,7 +332,7 @@ class _ColumnReader:
     def _whole(
         self, fields: WireFields, origin: Integers, origins: Sequence[SpanOrigin]
     ) -> dict[int, Any]:
-        """Return the spans that have a rare field."""
+        """The spans that have a rare field."""
         rare = np.unique(fields.message[np.isin(fields.number, _RARE)])
         out: dict[int, Any] = {}
         for index in rare.tolist():

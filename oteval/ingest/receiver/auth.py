@@ -36,7 +36,7 @@ _VARIABLES: Mapping[Permission, str] = {
 
 
 def digest_of(token: str) -> str:
-    """Return the SHA-256 of a token in hex."""
+    """The SHA-256 of a token in hex."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -59,7 +59,7 @@ class Token:
     requests_per_second: float | None = None
 
     def permits(self, permission: Permission) -> bool:
-        """Return whether the token gives a permission."""
+        """Whether the token gives a permission."""
         return self.may == permission or (self.may == "write" and permission == "read")
 
 
@@ -84,7 +84,7 @@ class Access:
 
     @classmethod
     def of(cls, *, ingest: str = "", read: str = "", write: str = "") -> Access:
-        """Return the access by one token for each permission; "" for no token."""
+        """The access by one token for each permission; "" for no token."""
         token_texts: tuple[tuple[Permission, str], ...] = (
             ("ingest", ingest),
             ("read", read),
@@ -109,7 +109,7 @@ class Access:
             }
 
     def admit_local(self) -> str:
-        """Return a new token with which processes of this user may send traces.
+        """A new token with which processes of this user may send traces.
 
         It is beside the other tokens, and stays when they are replaced.
         """
@@ -118,11 +118,11 @@ class Access:
         return text
 
     def needs(self, permission: Permission) -> bool:
-        """Return whether a permission requires a token. Acting on runs always does."""
+        """Whether a permission requires a token. Acting on runs always does."""
         return permission == "write" or any(token.permits(permission) for token in self._tokens)
 
     def find(self, token: str) -> Token | None:
-        """Return the token with this text, or None. All tokens are compared, in constant time."""
+        """The token with this text, or None. All tokens are compared, in constant time."""
         digest, match = digest_of(token), None
         for token_of_access in (*self._tokens, *filter(None, [self._local])):
             if hmac.compare_digest(token_of_access.digest, digest):

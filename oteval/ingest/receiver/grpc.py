@@ -246,7 +246,7 @@ class _Handler(grpc.GenericRpcHandler):
 
 
 def _host(peer: str) -> str:
-    """Return the host of a peer such as ``ipv4:127.0.0.1:1234``."""
+    """The host of a peer such as ``ipv4:127.0.0.1:1234``."""
     return unquote(peer.partition(":")[2].rpartition(":")[0])
 
 

@@ -62,7 +62,7 @@ class HttpReceiver:
         )
 
     def application(self, other_routes: Sequence[BaseRoute] = ()) -> Starlette:
-        """Return the application.
+        """The application.
 
         Args:
             other_routes: Further routes of the same port.
@@ -143,7 +143,7 @@ class HttpReceiver:
                         return
 
     async def _body(self, request: Request, upload: Upload) -> bytes:
-        """Return the body; its bytes count as they arrive."""
+        """The body; its bytes count as they arrive."""
         parts: list[bytes] = []
         async for part in request.stream():
             upload.add(len(part))
@@ -179,7 +179,7 @@ def _success(kind: str, encoding: Encoding, rejected: int = 0, message: str = ""
 
 
 def refusal(refused: RequestRefused, encoding: Encoding = "json") -> Response:
-    """Return a refusal as an HTTP response."""
+    """A refusal as an HTTP response."""
     headers = {}
     if refused.retry_after is not None:
         headers["retry-after"] = str(refused.retry_after)

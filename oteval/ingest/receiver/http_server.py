@@ -179,5 +179,5 @@ class HttpServer(uvicorn.Server):
 
 
 def refusal_of(status: int, reason: str) -> ASGIApp:
-    """Return the response of a refusal in the receiver's form, for `LocalRequests`."""
+    """The response of a refusal in the receiver's form, for `LocalRequests`."""
     return refusal(RequestRefused(status, "host", reason))

@@ -129,7 +129,7 @@ class Intake:
 
 
 def _parsed(kind: Kind, encoding: Encoding, body: bytes) -> Any:
-    """Return the request in a body: a protobuf message or a JSON value.
+    """The request in a body: a protobuf message or a JSON value.
 
     Raises:
         RequestRefused: The body is malformed.
@@ -237,7 +237,7 @@ def _set_json_attributes(group: Any, attributes: Mapping[str, str]) -> None:
 
 
 def _redacted(redactor: Redactor, encoding: Encoding, request: Any) -> bytes:
-    """Return the body of a parsed request after redaction.
+    """The body of a parsed request after redaction.
 
     Raises:
         RequestRefused: The redaction failed. Nothing is ever stored unredacted.
@@ -254,5 +254,5 @@ def _redacted(redactor: Redactor, encoding: Encoding, request: Any) -> bytes:
 
 
 def _body(encoding: Encoding, request: Any) -> bytes:
-    """Return a parsed request as a body; deep JSON is consumed (see `json_bytes`)."""
+    """A parsed request as a body; deep JSON is consumed (see `json_bytes`)."""
     return json_bytes(request) if encoding == "json" else bytes(request.SerializeToString())

@@ -43,20 +43,20 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def too_large(limit: int) -> RequestRefused:
-    """Return the refusal of a request with more bytes than a limit."""
+    """The refusal of a request with more bytes than a limit."""
     reason = f"the request has more than {limit >> 20} MiB decompressed; send less at once"
     return RequestRefused(413, "size", reason)
 
 
 def too_many(name: str, most: int) -> RequestRefused:
-    """Return the refusal of a request with too many parts of one kind."""
+    """The refusal of a request with too many parts of one kind."""
     return RequestRefused(
         413, "parts", f"the request has more than {most} {name}; send less at once"
     )
 
 
 def decompressed(data: bytes, encoding: str, limit: int) -> bytes:
-    """Return the decompressed body.
+    """The decompressed body.
 
     Args:
         data: The body.
@@ -112,7 +112,7 @@ def _unzstd(data: bytes, limit: int) -> bytes:
 
 
 def decompressed_grpc(data: bytes, limit: int) -> bytes:
-    """Return a gRPC message decompressed.
+    """A gRPC message decompressed.
 
     gRPC's own decompression has no limit, so the server turns it off and receives messages as they
     were sent. The first bytes of gzip and zstd never begin an OTLP request: they are invalid tags.
@@ -128,7 +128,7 @@ def decompressed_grpc(data: bytes, limit: int) -> bytes:
 
 
 def is_compressed(data: bytes) -> bool:
-    """Return whether a gRPC message is compressed."""
+    """Whether a gRPC message is compressed."""
     return data.startswith((_GZIP_MAGIC, ZSTD_MAGIC))
 
 
@@ -168,7 +168,7 @@ def _tokens(body: bytes) -> int:
 
 
 def _most_parts(body: bytes) -> int:
-    """Return an upper bound for the number of parts of a protobuf request.
+    """An upper bound for the number of parts of a protobuf request.
 
     The length prefix of a part below 32 bytes is a control character, and a part with children has
     a child whose tag is one. Text contains hardly any control characters.
@@ -273,11 +273,11 @@ class Upload:
         self._uploads.reserve(size, self)
 
     def rate(self, now: float) -> float:
-        """Return the bytes received per second."""
+        """The bytes received per second."""
         return self.size / max(now - self._start, 1e-9)
 
     def can_be_displaced(self, now: float) -> bool:
-        """Return whether its grace period is over."""
+        """Whether its grace period is over."""
         return now - self._start > _GRACE
 
     def displace(self, now: float) -> None:
@@ -287,7 +287,7 @@ class Upload:
             self._timeout.reschedule(now)
 
     def refusal(self) -> RequestRefused:
-        """Return the response to a request that was displaced or did not arrive in time."""
+        """The response to a request that was displaced or did not arrive in time."""
         if self._is_displaced:
             return too_busy("too much is being received at once", "busy")
         return RequestRefused(408, "slow", "the request did not arrive in time")

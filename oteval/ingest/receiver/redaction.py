@@ -48,7 +48,7 @@ class Redactor:
         self._keys: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there are any rules."""
+        """Whether there are any rules."""
         return bool(self._rules.globs or self._text)
 
     def json(self, document: Any) -> Any:
@@ -71,7 +71,7 @@ class Redactor:
         self._message(message)
 
     def _json_value(self, value: Any, waiting: list[Any]) -> Any:
-        """Return a value redacted; an object or list is appended to `waiting` instead."""
+        """A value redacted; an object or list is appended to `waiting` instead."""
         if isinstance(value, str):
             return self._text.text(value)
         if isinstance(value, (list, dict)):
@@ -184,7 +184,7 @@ class Redactor:
             self._message(value)
 
     def _key(self, key: str) -> tuple[str, str | None]:
-        """Return the redacted key, and the replacement of its value; None to keep the value."""
+        """The redacted key, and the replacement of its value; None to keep the value."""
         redacted = self._keys.get(key)
         if redacted is None:
             redacted = self._text.text(key)
@@ -194,7 +194,7 @@ class Redactor:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return the JSON text of a parsed value of any depth.
+    """The JSON text of a parsed value of any depth.
 
     A value of more than 254 levels is consumed: parts of it are replaced by their text.
     """
@@ -228,7 +228,7 @@ def _children(node: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _finite(number: float) -> Any:
-    """Return a number as JSON can represent it; OTLP writes non-finite ones as text."""
+    """A number as JSON can represent it; OTLP writes non-finite ones as text."""
     if isinstance(number, int) or math.isfinite(number):
         return number
     if math.isnan(number):
@@ -277,7 +277,7 @@ def _camel(name: str) -> str:
 
 
 def _names(descriptor: Descriptor, visited: set[str]) -> set[str]:
-    """Return the names of the fields of a message and its submessages, in both spellings."""
+    """The names of the fields of a message and its submessages, in both spellings."""
     names: set[str] = set()
     if descriptor.full_name in visited:
         return names

@@ -50,12 +50,12 @@ class RequestRefused(Exception):
 
 
 def too_busy(reason: str, kind: str = "full") -> RequestRefused:
-    """Return the refusal that asks the sender to retry in a second."""
+    """The refusal that asks the sender to retry in a second."""
     return RequestRefused(503, kind, reason, retry_after=1)
 
 
 def success_body(kind: str, encoding: Encoding, rejected: int = 0, message: str = "") -> bytes:
-    """Return the body of a success, or of a partial success if anything was rejected.
+    """The body of a success, or of a partial success if anything was rejected.
 
     Args:
         kind: ``traces``, ``logs`` or ``metrics``.
@@ -82,12 +82,12 @@ def success_body(kind: str, encoding: Encoding, rejected: int = 0, message: str 
 
 
 def status_json(refused: RequestRefused) -> bytes:
-    """Return a refusal as ``google.rpc.Status`` in JSON."""
+    """A refusal as ``google.rpc.Status`` in JSON."""
     return orjson.dumps({"code": _code(refused), "message": refused.reason})
 
 
 def status_protobuf(refused: RequestRefused, code: int | None = None) -> bytes:
-    """Return a refusal as ``google.rpc.Status`` in protobuf, with `RetryInfo` if a retry may help.
+    """A refusal as ``google.rpc.Status`` in protobuf, with `RetryInfo` if a retry may help.
 
     Args:
         refused: The refusal.

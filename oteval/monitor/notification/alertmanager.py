@@ -30,7 +30,7 @@ def alert_body(
     resolve_timeout: float,
     labels: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return the body of a request with one alert or its resolution.
+    """The body of a request with one alert or its resolution.
 
     Args:
         payload: The payload of the notification.
@@ -55,7 +55,7 @@ def alert_body(
 
 
 def alert_labels(payload: Payload) -> dict[str, str]:
-    """Return the labels that identify an alert: its monitor, its group and the kind of change."""
+    """The labels that identify an alert: its monitor, its group and the kind of change."""
     labels = {
         "alertname": "OtevalMonitor",
         "monitor": str(payload["monitor"]),
@@ -102,5 +102,5 @@ def _annotations(payload: Payload, key: str) -> dict[str, str]:
 
 
 def alerts_url(base: str) -> str:
-    """Return the URL that alerts are posted to."""
+    """The URL that alerts are posted to."""
     return f"{base.rstrip('/')}/api/v2/alerts"

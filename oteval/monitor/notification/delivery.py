@@ -81,7 +81,7 @@ def post(
 
 
 def result_of(response: ExportResult, url: str) -> DeliveryResult:
-    """Return the result for a response.
+    """The result for a response.
 
     Args:
         response: The response.

@@ -25,7 +25,7 @@ _CONVENTIONS = {"agent": "gen_ai.agent.name", "model": "gen_ai.response.model"}
 
 
 def log_event_request(payload: Payload, *, key: str, now_ns: int, version: str = "") -> bytes:
-    """Return an OTLP request with the log event of a notification.
+    """An OTLP request with the log event of a notification.
 
     Args:
         payload: The payload of the notification.
@@ -55,7 +55,7 @@ def log_event_request(payload: Payload, *, key: str, now_ns: int, version: str =
 
 
 def event_attributes(payload: Payload, key: str) -> dict[str, Any]:
-    """Return the attributes of the log event.
+    """The attributes of the log event.
 
     Args:
         payload: The payload of the notification.

@@ -106,7 +106,7 @@ class Outbox:
         return done
 
     def _separated(self) -> Sequence[Notification]:
-        """Return the waiting notifications, after splitting those for several URLs."""
+        """The waiting notifications, after splitting those for several URLs."""
         waiting = self._store.waiting()
         several = [
             notification for notification in waiting if notification.destination in self._split
@@ -182,7 +182,7 @@ class Outbox:
 
 
 def streams(waiting: Iterable[Notification]) -> list[list[Notification]]:
-    """Return notifications by destination and group of a monitor, each list in order.
+    """Notifications by destination and group of a monitor, each list in order.
 
     Args:
         waiting: The notifications, in any order.
@@ -211,7 +211,7 @@ def streams(waiting: Iterable[Notification]) -> list[list[Notification]]:
 
 
 def retry_delay(attempts: int, chance: float) -> float:
-    """Return the seconds until the next attempt.
+    """The seconds until the next attempt.
 
     Args:
         attempts: The number of failed attempts before this one.
@@ -222,7 +222,7 @@ def retry_delay(attempts: int, chance: float) -> float:
 
 
 def _is_later(due_ns: int, now_ns: int) -> bool:
-    """Return whether a time is in the future, and not left from a clock that was wrong."""
+    """Whether a time is in the future, and not left from a clock that was wrong."""
     return now_ns < due_ns <= now_ns + _LONGEST_NS
 
 

@@ -70,7 +70,7 @@ class NotificationText:
 
 
 def message(payload: Payload) -> NotificationText:
-    """Return the message of a notification.
+    """The message of a notification.
 
     Args:
         payload: The payload.
@@ -164,7 +164,7 @@ def _figure(payload: Payload, value: float) -> str:
 
 
 def slice_text(payload: Payload, worst_slice: Payload) -> str:
-    """Return a slice: ``tools=look > refund: 95.0% to 41.0% (52 conversations)``."""
+    """A slice: ``tools=look > refund: 95.0% to 41.0% (52 conversations)``."""
     name = f"{worst_slice['dimension']}={shown_name(str(worst_slice['value']), _LONGEST_SLICE)}"
     figures = " to ".join(_figure(payload, worst_slice[moment]) for moment in ("before", "after"))
     return f"{name}: {figures} ({counted(worst_slice['observations'], 'conversation')})"
@@ -187,17 +187,17 @@ def _end(payload: Payload) -> str:
 
 
 def group_text(payload: Payload) -> str:
-    """Return the group of a payload: ``agent=support, version=2``; "" without groups."""
+    """The group of a payload: ``agent=support, version=2``; "" without groups."""
     return ", ".join(f"{name}={shown_name(value)}" for name, value in payload["group"].items())
 
 
 def time_text(time_ns: int) -> str:
-    """Return a time (ns) as ``2026-11-20 14:05 UTC``."""
+    """A time (ns) as ``2026-11-20 14:05 UTC``."""
     return f"{_EPOCH + timedelta(microseconds=time_ns // 1000):%Y-%m-%d %H:%M} UTC"
 
 
 def duration(length_ns: int) -> str:
-    """Return a length (ns) in its largest unit: ``40 min``, ``3.5 h``, ``2 d``."""
+    """A length (ns) in its largest unit: ``40 min``, ``3.5 h``, ``2 d``."""
     length = length_ns / 1e9
     if length < 3600:
         return f"{length / 60:.0f} min"
@@ -215,6 +215,6 @@ def escaped(text: str) -> str:
 
 
 def standard_time(time_ns: int) -> str:
-    """Return a time (ns) by RFC 3339, in milliseconds."""
+    """A time (ns) by RFC 3339, in milliseconds."""
     when = _EPOCH + timedelta(microseconds=time_ns // 1000)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -24,7 +24,7 @@ _ENCODED = "whsec_"
 
 
 def webhook_body(payload: Payload, key: str) -> bytes:
-    """Return the body of a request, which is the same in every attempt.
+    """The body of a request, which is the same in every attempt.
 
     Args:
         payload: The payload of the notification.
@@ -45,7 +45,7 @@ def webhook_body(payload: Payload, key: str) -> bytes:
 def webhook_headers(
     body: bytes, *, key: str, now_ns: int, secret: str | None = None
 ) -> Mapping[str, str]:
-    """Return the headers of a request.
+    """The headers of a request.
 
     Args:
         body: The body.
@@ -69,7 +69,7 @@ def webhook_headers(
 
 
 def signature(body: bytes, *, key: str, timestamp: str, secret: str) -> str:
-    """Return the signature of a request: ``v1,`` and base64.
+    """The signature of a request: ``v1,`` and base64.
 
     Args:
         body: The body.

@@ -31,7 +31,7 @@ _USER = re.compile(r"(?<=://)[^/?#@]*@")
 
 
 def api_of(method: str, url: str) -> ModelApi | None:
-    """Return the API that a request asks for an answer of a model, or None.
+    """The API that a request asks for an answer of a model, or None.
 
     Args:
         method: The request's method.
@@ -45,5 +45,5 @@ def api_of(method: str, url: str) -> ModelApi | None:
 
 
 def api_named(name: str) -> ModelApi | None:
-    """Return the API with the name that `RecordedRequest.api` has, or None."""
+    """The API with the name that `RecordedRequest.api` has, or None."""
     return next((api for api in APIS if api.name == name), None)

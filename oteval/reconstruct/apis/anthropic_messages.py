@@ -56,11 +56,11 @@ class AnthropicMessages(ModelApi):
     name = "anthropic_messages"
 
     def has_path(self, path: str) -> bool:
-        """Return whether a path ends with ``/v1/messages``; threads have other ``/messages``."""
+        """Whether a path ends with ``/v1/messages``; threads have other ``/messages``."""
         return path.endswith("/v1/messages")
 
     def parse_request(self, body: bytes, _url: str = "", /) -> RecordedRequest:
-        """Return the request in a body."""
+        """The request in a body."""
         fields = json_object(body)
         return RecordedRequest(
             api=self.name,
@@ -105,11 +105,11 @@ class AnthropicMessages(ModelApi):
         )
 
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
-        """Return a ``message``."""
+        """A ``message``."""
         return dumps(_written(call, request)).encode()
 
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
-        """Return the events from ``message_start`` to ``message_stop``."""
+        """The events from ``message_start`` to ``message_stop``."""
         message = _written(call, request)
         usage = message["usage"]
         begun = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
@@ -153,7 +153,7 @@ def _without_mark(block: Any) -> Any:
 
 
 def _nested_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a definition with an ``input_schema`` in the form of chat completions."""
+    """A definition with an ``input_schema`` in the form of chat completions."""
     if "input_schema" not in tool:
         return tool  # The provider runs it.
     fields = {key: tool[key] for key in ("name", "description") if key in tool}

@@ -41,7 +41,7 @@ class StreamMessage(NamedTuple):
 
 
 def is_aws_event_stream(body: bytes) -> bool:
-    """Return whether a body begins with a message of such a stream."""
+    """Whether a body begins with a message of such a stream."""
     if len(body) < _PRELUDE.size:
         return False
     _, _, checksum = _PRELUDE.unpack_from(body)
@@ -65,7 +65,7 @@ def read_messages(body: bytes) -> Iterator[StreamMessage]:
 
 
 def encoded(name: str, fields: Mapping[str, Any]) -> bytes:
-    """Return the message of an event with a JSON payload."""
+    """The message of an event with a JSON payload."""
     headers = b"".join(
         bytes([len(key)]) + key.encode() + bytes([_TEXT]) + _SHORT.pack(len(text)) + text.encode()
         for key, text in (

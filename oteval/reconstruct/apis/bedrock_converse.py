@@ -60,11 +60,11 @@ class BedrockConverse(ModelApi):
     stream_type: ClassVar[str] = "application/vnd.amazon.eventstream"
 
     def has_path(self, path: str) -> bool:
-        """Return whether a path is one of the two of a model, after any prefix."""
+        """Whether a path is one of the two of a model, after any prefix."""
         return "/model/" in path and path.endswith((_METHOD, _STREAM_METHOD))
 
     def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
-        """Return the request in a body; its model, and whether to stream, are in the URL."""
+        """The request in a body; its model, and whether to stream, are in the URL."""
         fields = json_object(body)
         path = urlsplit(url).path.rstrip("/")
         config = fields.get("toolConfig") or {}
@@ -81,7 +81,7 @@ class BedrockConverse(ModelApi):
         )
 
     def parse_response(self, body: bytes, is_stream: bool | None = None) -> ApiAnswer:
-        """Return the answer in a body: JSON, or the messages of an event stream."""
+        """The answer in a body: JSON, or the messages of an event stream."""
         if is_stream is False or not is_aws_event_stream(body):
             response: Mapping[str, Any] = json_object(body)
             if "output" not in response and isinstance(response.get("message"), str):
@@ -122,7 +122,7 @@ class BedrockConverse(ModelApi):
         )
 
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
-        """Return the answer of ``converse``."""
+        """The answer of ``converse``."""
         del request
         message = {"role": "assistant", "content": list(_blocks(call))}
         return dumps(
@@ -135,7 +135,7 @@ class BedrockConverse(ModelApi):
         ).encode()
 
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
-        """Return the messages from ``messageStart`` to ``metadata``."""
+        """The messages from ``messageStart`` to ``metadata``."""
         del request
         events = [encoded("messageStart", {"role": "assistant"})]
         for index, block in enumerate(_blocks(call)):
@@ -145,7 +145,7 @@ class BedrockConverse(ModelApi):
         return [*events, stop, encoded("metadata", metadata)]
 
     def write_error(self, call: RecordedModelCall) -> ErrorAnswer:
-        """Return the response of a failed call; its header names the exception."""
+        """The response of a failed call; its header names the exception."""
         answer = super().write_error(call)
         kind = _ERRORS.get(answer.status, "InternalServerException")
         return ErrorAnswer(answer.status, answer.body, {"x-amzn-errortype": kind, **answer.headers})
@@ -172,7 +172,7 @@ def _is_tool(tool: Any) -> bool:
 
 
 def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a definition in the form of chat completions."""
+    """A definition in the form of chat completions."""
     spec = tool.get("toolSpec")
     if not isinstance(spec, Mapping):
         return tool  # One that the provider runs.

@@ -53,11 +53,11 @@ class ChatCompletions(ModelApi):
     name = "chat_completions"
 
     def has_path(self, path: str) -> bool:
-        """Return whether a path is that of chat completions, after any prefix."""
+        """Whether a path is that of chat completions, after any prefix."""
         return path.endswith("/chat/completions")
 
     def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
-        """Return the request in a body; a deployment in the URL is the model."""
+        """The request in a body; a deployment in the URL is the model."""
         fields = json_object(body)
         functions = [
             {"type": "function", "function": function} for function in fields.get("functions") or ()
@@ -97,7 +97,7 @@ class ChatCompletions(ModelApi):
         )
 
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
-        """Return a ``chat.completion``."""
+        """A ``chat.completion``."""
         choices = [
             {
                 "index": index,
@@ -111,7 +111,7 @@ class ChatCompletions(ModelApi):
         return dumps({**head, "choices": choices, "usage": _written_usage(call)}).encode()
 
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
-        """Return ``chat.completion.chunk`` events, with ``[DONE]`` at the end."""
+        """``chat.completion.chunk`` events, with ``[DONE]`` at the end."""
         head = _head(call, request, "chat.completion.chunk")
         options = request.settings.get("stream_options")
         has_usage = isinstance(options, Mapping) and options.get("include_usage") is True
@@ -130,7 +130,7 @@ class ChatCompletions(ModelApi):
 
 
 def _deployment(url: str) -> str:
-    """Return the name of the deployment in an Azure URL, or ""."""
+    """The name of the deployment in an Azure URL, or ""."""
     _, found, rest = urlsplit(url).path.partition("/deployments/")
     return unquote(rest.partition("/")[0]) if found else ""
 
@@ -140,7 +140,7 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[Message]:
 
 
 def _answer_of(fields: Mapping[str, Any]) -> Message:
-    """Return the message of a choice."""
+    """The message of a choice."""
     return _messages([{**fields, "role": "assistant"}])[0]
 
 
@@ -198,7 +198,7 @@ def _answers(call: RecordedModelCall) -> list[Message]:
 def _written(
     call: RecordedModelCall, message: Message, request: RecordedRequest, choice: int
 ) -> dict[str, Any]:
-    """Return the fields of an answer besides its role.
+    """The fields of an answer besides its role.
 
     Args:
         call: The recorded call.
@@ -243,7 +243,7 @@ def _written_call(asked: ToolCall, name: str, is_custom: bool) -> dict[str, Any]
 
 
 def _deltas(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the deltas of one choice's message: the role, its texts, its calls."""
+    """The deltas of one choice's message: the role, its texts, its calls."""
     first = "" if fields["content"] is not None else None
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": first, "refusal": None}]
     for key in ("reasoning_content", "content", "refusal"):

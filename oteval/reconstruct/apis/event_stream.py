@@ -22,7 +22,7 @@ _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 def is_event_stream(body: bytes) -> bool:
-    """Return whether a body consists of server-sent events."""
+    """Whether a body consists of server-sent events."""
     return body.lstrip()[:6].startswith(_FIELDS)
 
 

@@ -72,11 +72,11 @@ class Gemini(ModelApi):
     name = "gemini"
 
     def has_path(self, path: str) -> bool:
-        """Return whether a path names one of the two methods of a model."""
+        """Whether a path names one of the two methods of a model."""
         return path.endswith((_METHOD, _STREAM_METHOD))
 
     def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
-        """Return the request in a body; the URL names the model and says whether to stream."""
+        """The request in a body; the URL names the model and says whether to stream."""
         fields = json_object(body)
         path = urlsplit(url).path.rstrip("/")
         config = first_of(fields, _CONFIG) or {}
@@ -92,7 +92,7 @@ class Gemini(ModelApi):
         )
 
     def parse_response(self, body: bytes, is_stream: bool | None = None) -> ApiAnswer:
-        """Return the answer in a body: JSON, the events of a stream, or a list of answers."""
+        """The answer in a body: JSON, the events of a stream, or a list of answers."""
         if not body.lstrip().startswith(b"["):
             return super().parse_response(body, is_stream)
         try:
@@ -136,11 +136,11 @@ class Gemini(ModelApi):
         )
 
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
-        """Return a ``GenerateContentResponse``."""
+        """A ``GenerateContentResponse``."""
         return dumps(_written(call, request)).encode()
 
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
-        """Return the events of a stream; the last has the finish reason and the usage."""
+        """The events of a stream; the last has the finish reason and the usage."""
         whole = _written(call, request)
         first = whole["candidates"][0]
         head = {key: whole[key] for key in ("modelVersion", "responseId")}
@@ -158,13 +158,13 @@ class Gemini(ModelApi):
 
 
 def _model_in(path: str) -> str:
-    """Return the name of the model in a path such as ``/v1beta/models/NAME:generateContent``."""
+    """The name of the model in a path such as ``/v1beta/models/NAME:generateContent``."""
     _, separator, name = path.rpartition("/models/")
     return unquote(name.rpartition(":")[0]) if separator else ""
 
 
 def _contents(fields: Mapping[str, Any]) -> list[Any]:
-    """Return the contents as messages; a content without a role is the user's."""
+    """The contents as messages; a content without a role is the user's."""
     return [
         {**content, "role": content.get("role") or "user"}
         if isinstance(content, Mapping)

@@ -88,11 +88,11 @@ class ModelApi(ABC):
 
     @abstractmethod
     def has_path(self, path: str) -> bool:
-        """Return whether POST requests to a path ask a model for an answer."""
+        """Whether POST requests to a path ask a model for an answer."""
 
     @abstractmethod
     def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
-        """Return the request in a body.
+        """The request in a body.
 
         Args:
             body: The body.
@@ -103,7 +103,7 @@ class ModelApi(ABC):
         """
 
     def parse_response(self, body: bytes, is_stream: bool | None = None) -> ApiAnswer:
-        """Return the answer in a body.
+        """The answer in a body.
 
         Args:
             body: The body: JSON, or the events of a stream.
@@ -120,11 +120,11 @@ class ModelApi(ABC):
         return ApiAnswer(error=error) if error else self._answer(response)
 
     def assembled(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the response that the events of a stream make up."""
+        """The response that the events of a stream make up."""
         return self._assembled(events)
 
     def is_finished(self, body: bytes) -> bool:
-        """Return whether a body, which may be cut, has the whole answer and its finish reason.
+        """Whether a body, which may be cut, has the whole answer and its finish reason.
 
         Clients stop reading a stream there, before its last events.
         """
@@ -136,7 +136,7 @@ class ModelApi(ABC):
 
     @abstractmethod
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
-        """Return the body of the answer to a request that is not for a stream.
+        """The body of the answer to a request that is not for a stream.
 
         Args:
             call: The recorded call with its answer.
@@ -145,7 +145,7 @@ class ModelApi(ABC):
 
     @abstractmethod
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
-        """Return the body of the answer to a request for a stream, one event after another.
+        """The body of the answer to a request for a stream, one event after another.
 
         Args:
             call: The recorded call with its answer.
@@ -153,7 +153,7 @@ class ModelApi(ABC):
         """
 
     def write_error(self, call: RecordedModelCall) -> ErrorAnswer:
-        """Return the response of a failed call, as recorded or rebuilt from its error.
+        """The response of a failed call, as recorded or rebuilt from its error.
 
         A rebuilt error asks clients not to retry: the trace has one span for all attempts.
         """
@@ -166,21 +166,21 @@ class ModelApi(ABC):
 
     @abstractmethod
     def _assembled(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the response that the events of a stream make up."""
+        """The response that the events of a stream make up."""
 
     @abstractmethod
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
-        """Return the answer in a response."""
+        """The answer in a response."""
 
     def _error_body(self, error: str, status: int) -> bytes:
-        """Return the body of an error in the API's form."""
+        """The body of an error in the API's form."""
         kind = "invalid_request_error" if status < 500 else "server_error"
         fields = {"message": error, "type": kind, "param": None, "code": None}
         return dumps({"error": fields}).encode()
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body.
+    """The JSON object in a body.
 
     Raises:
         InputError: The body is not a JSON object.
@@ -195,12 +195,12 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def without(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the fields that have a value, except the named ones."""
+    """The fields that have a value, except the named ones."""
     return {name: v for name, v in fields.items() if name not in names and v is not None}
 
 
 def text_of_error(response: Mapping[str, Any]) -> str:
-    """Return the message of the error that a response reports, or ""."""
+    """The message of the error that a response reports, or ""."""
     error = response.get("error")
     if not error:
         return ""
@@ -223,7 +223,7 @@ _STATUS = re.compile(r"\b(?:[Ee]rror code: |[Ss]tatus(?: code)?:? )?([45]\d\d)\b
 
 
 def _status_of(error: str) -> int:
-    """Return the HTTP status that the text of an error names; 500 if it names none."""
+    """The HTTP status that the text of an error names; 500 if it names none."""
     words = error.lower().replace("_", "").replace(" ", "")
     named = next((status for word, status in _STATUSES.items() if word in words), 0)
     match = _STATUS.search(error)
@@ -239,7 +239,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def call_id(call: RecordedModelCall, index: int, prefix: str = "call_") -> str:
-    """Return the recorded id of a tool call in an answer, or a made-up id.
+    """The recorded id of a tool call in an answer, or a made-up id.
 
     Args:
         call: The recorded model call.
@@ -251,12 +251,12 @@ def call_id(call: RecordedModelCall, index: int, prefix: str = "call_") -> str:
 
 
 def made_up_id(call: RecordedModelCall, part: str, prefix: str) -> str:
-    """Return an id for a part of an answer; it is the same in every replay."""
+    """An id for a part of an answer; it is the same in every replay."""
     return prefix + _digest(f"{_identity(call)}:{part}")
 
 
 def response_id(call: RecordedModelCall, prefix: str) -> str:
-    """Return the id of an answer: the recorded one if it has the prefix, otherwise made up."""
+    """The id of an answer: the recorded one if it has the prefix, otherwise made up."""
     recorded_id = call.response_id
     if recorded_id.startswith(prefix):
         return recorded_id
@@ -264,7 +264,7 @@ def response_id(call: RecordedModelCall, prefix: str) -> str:
 
 
 def created(call: RecordedModelCall) -> int:
-    """Return the time of an answer in seconds."""
+    """The time of an answer in seconds."""
     return (call.end_ns or call.start_ns) // 10**9
 
 
@@ -277,7 +277,7 @@ def _digest(text: str) -> str:
 
 
 def joined_answer(messages: Sequence[Message]) -> Message:
-    """Return the messages of an answer as one, without the results of the provider's tools."""
+    """The messages of an answer as one, without the results of the provider's tools."""
     answers = [message for message in messages if message.role == "assistant"]
     if len(answers) == 1:
         return answers[0]
@@ -291,7 +291,7 @@ def joined_answer(messages: Sequence[Message]) -> Message:
 
 
 def refusal_of(message: Message) -> tuple[str | None, str]:
-    """Return an answer's text and its refusal, which the reader may have stored as the text."""
+    """An answer's text and its refusal, which the reader may have stored as the text."""
     marks = [part for part in message.parts if part.get("type") == "refusal"]
     texts = [part.get("content") or part.get("refusal") for part in marks]
     refusal = " ".join(text for text in texts if isinstance(text, str))

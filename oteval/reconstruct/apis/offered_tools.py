@@ -15,7 +15,7 @@ _OFFERS = ("tools", "functions", "toolConfig", "tool_config")
 
 
 def offered_tools(request: bytes | RecordedRequest) -> list[str]:
-    """Return the names of the tools that a request offers to a model.
+    """The names of the tools that a request offers to a model.
 
     Args:
         request: The body of a request, or a request of a known API.

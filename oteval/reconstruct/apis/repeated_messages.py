@@ -34,7 +34,7 @@ class _Memory:
         self._size = 0
 
     def read(self, run: list[Any]) -> tuple[Message, ...]:
-        """Return the messages of a run; none if it does not stand alone."""
+        """The messages of a run; none if it does not stand alone."""
         try:
             key = marshal.dumps(run, _FORMAT)
         except ValueError:  # nested too deeply
@@ -55,7 +55,7 @@ _memory = _Memory()
 
 
 def repeated_messages(items: Any) -> list[Message]:
-    """Return the messages of a parsed list, as `from_messages` does.
+    """The messages of a parsed list, as `from_messages` does.
 
     Args:
         items: The list.
@@ -82,7 +82,7 @@ def _runs(items: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _begins(item: Any, before: Any) -> bool:
-    """Return whether an item begins a run."""
+    """Whether an item begins a run."""
     if not isinstance(item, dict) or not isinstance(before, dict):
         return False
     role = item.get("role")

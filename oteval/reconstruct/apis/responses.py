@@ -54,11 +54,11 @@ class Responses(ModelApi):
     name = "responses"
 
     def has_path(self, path: str) -> bool:
-        """Return whether a path ends with ``/responses``."""
+        """Whether a path ends with ``/responses``."""
         return path.endswith("/responses")
 
     def parse_request(self, body: bytes, _url: str = "", /) -> RecordedRequest:
-        """Return the request in a body."""
+        """The request in a body."""
         fields = json_object(body)
         text = fields.get("text") or {}
         answer_format = text.get("format")
@@ -111,13 +111,13 @@ class Responses(ModelApi):
         )
 
     def is_finished(self, body: bytes) -> bool:
-        """Return whether a body has the whole answer, which a stream's last event repeats."""
+        """Whether a body has the whole answer, which a stream's last event repeats."""
         if is_event_stream(body):
             return any(event.get("type") in _LAST for event in read_events(body))
         return super().is_finished(body)
 
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
-        """Return a complete ``response``."""
+        """A complete ``response``."""
         return dumps(_written(call, request)).encode()
 
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
@@ -139,7 +139,7 @@ class Responses(ModelApi):
 
 
 def _input_messages(fields: Mapping[str, Any]) -> list[Message]:
-    """Return the messages of a request, its instructions first."""
+    """The messages of a request, its instructions first."""
     items = fields.get("input") or []
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
@@ -150,7 +150,7 @@ def _input_messages(fields: Mapping[str, Any]) -> list[Message]:
 
 
 def _nested_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the definition of a tool in the form of chat completions."""
+    """The definition of a tool in the form of chat completions."""
     kind = tool.get("type")
     if kind not in ("function", "custom") or kind in tool:
         return tool
@@ -179,7 +179,7 @@ def _finish_reason(response: Mapping[str, Any], message: Message) -> str:
 
 
 def _written(call: RecordedModelCall, request: RecordedRequest) -> dict[str, Any]:
-    """Return the whole response."""
+    """The whole response."""
     reason = _CUT_OFF.get(call.finish_reason.lower(), "")
     answer_format = request.response_format or {"type": "text"}
     return {
@@ -246,7 +246,7 @@ _PROVIDER_TOOLS = ("code_interpreter", "file_search", "image_generation", "web_s
 
 
 def _provider_item(tool_call: ToolCall, name: str) -> dict[str, Any]:
-    """Return the item of a call that the provider ran, without the result."""
+    """The item of a call that the provider ran, without the result."""
     head = {"id": name, "status": "completed"}
     arguments = tool_call.arguments if isinstance(tool_call.arguments, Mapping) else {}
     if tool_call.name == "web_search":

@@ -15,7 +15,7 @@ __all__ = ["DIALECTS"]
 
 
 def _found() -> tuple[Dialect, ...]:
-    """Return the dialect of each module of this package, by precedence."""
+    """The dialect of each module of this package, by precedence."""
     modules = [
         import_module(f".{found.name}", __name__) for found in pkgutil.iter_modules(__path__)
     ]

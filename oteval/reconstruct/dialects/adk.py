@@ -74,7 +74,7 @@ _AGENT_SPAN = re.compile(r"(?:agent_run \[(?P<old>.+)\]|invoke_agent (?P<new>.+)
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, in either schema."""
+    """The span's operation, in either schema."""
     attributes = span.attributes
     operation = str(attributes.get("gen_ai.operation.name", ""))
     if attributes.get("gen_ai.tool.name") == MERGED or span.name == "execute_tool (merged)":
@@ -92,7 +92,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _known(value: Any) -> Any:
-    """Return an attribute's value, or None for a placeholder."""
+    """An attribute's value, or None for a placeholder."""
     if value in ({}, None) or (isinstance(value, str) and value in _NOTHING):
         return None
     return value
@@ -120,7 +120,7 @@ def _call_llm(span: Span) -> ModelCall:
 
 
 def _contents(attributes: Mapping[str, Any], request: Mapping[str, Any]) -> Any:
-    """Return a request's contents, without the last one if the request was cut."""
+    """A request's contents, without the last one if the request was cut."""
     contents = request.get("contents")
     if isinstance(contents, list) and parse(attributes.get(REQUEST)).truncated:
         return contents[:-1]
@@ -128,7 +128,7 @@ def _contents(attributes: Mapping[str, Any], request: Mapping[str, Any]) -> Any:
 
 
 def _answer(attributes: Mapping[str, Any], response: Mapping[str, Any]) -> Any:
-    """Return a response's content, or None if it may have been cut."""
+    """A response's content, or None if it may have been cut."""
     content = response.get("content")
     is_cut = parse(attributes.get(RESPONSE)).truncated and "finish_reason" not in response
     return None if is_cut else content
@@ -153,13 +153,13 @@ def _generate_content(span: Span, logs: Logs) -> ModelCall:
 
 
 def _has_messages(span: Span, logs: Logs) -> bool:
-    """Return whether the span or its details event holds messages."""
+    """Whether the span or its details event holds messages."""
     content = genai.content_of(span, logs)
     return any(_known(content.get(key)) is not None for key in (genai.INPUT, genai.OUTPUT))
 
 
 def _of_events(span: Span, logs: Logs) -> ModelCall:
-    """Return a model call whose messages are log records, all with the user's event name."""
+    """A model call whose messages are log records, all with the user's event name."""
     gaps = call_gaps(span, (), SWITCH)
     sent: list[Message] = []
     contents: list[Any] = []
@@ -206,7 +206,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _named(tool: ToolRun) -> ToolRun:
-    """Return a tool run without the placeholder for a call's id."""
+    """A tool run without the placeholder for a call's id."""
     return replace(tool, call_id="") if tool.call_id in _NOTHING else tool
 
 
@@ -220,7 +220,7 @@ def with_original_turns(messages: Any) -> list[Any]:
 
 
 def _original_turn(item: Any) -> dict[str, Any] | None:
-    """Return the message that a user's message quotes, or None if it cannot be parsed exactly."""
+    """The message that a user's message quotes, or None if it cannot be parsed exactly."""
     parts = item.get("parts") if isinstance(item, Mapping) else None
     if not isinstance(parts, list) or len(parts) < 2 or item.get("role") != "user":
         return None
@@ -257,7 +257,7 @@ def _text(part: Any) -> str | None:
 
 
 def _quoted_part(match: re.Match[str]) -> dict[str, Any] | None:
-    """Return the part that one line quotes, or None if its value cannot be parsed exactly."""
+    """The part that one line quotes, or None if its value cannot be parsed exactly."""
     text = match["quoted"] if match["quoted"] is not None else match["plain"]
     if match["said"]:
         kind = "text" if match["said"] == "said" else "reasoning"

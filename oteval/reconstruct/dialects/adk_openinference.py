@@ -29,14 +29,14 @@ _AGENT = "invoke_agent"
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether OpenInference's instrumentation wrote the span, or added to ADK's span."""
+    """Whether OpenInference's instrumentation wrote the span, or added to ADK's span."""
     if openinference.KIND not in span.attributes:
         return False
     return not openinference.is_added(span) or genai.was_translated(span, logs)
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the operation that OpenInference's kind names, in ADK's terms."""
+    """The operation that OpenInference's kind names, in ADK's terms."""
     operation = openinference.read(span, logs)
     if isinstance(operation, ToolRun):
         return _tool(operation)
@@ -47,7 +47,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _model_call(call: ModelCall) -> ModelCall:
-    """Return a call with the messages of its raw request and response, if it has any."""
+    """A call with the messages of its raw request and response, if it has any."""
     prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
     turns = [message for message in request(call.span) if message.role not in SYSTEM_ROLES]
     received = answer(call.span).messages
@@ -72,7 +72,7 @@ def _agent(call: ModelCall) -> AgentRun:
 
 
 def _count_before_turn(transcript: Sequence[Message]) -> int:
-    """Return the number of messages before the user's last one."""
+    """The number of messages before the user's last one."""
     turns = [message for message in transcript if message.role not in SYSTEM_ROLES]
     question_indexes = [index for index, message in enumerate(turns) if message.role == "user"]
     return question_indexes[-1] if question_indexes else 0

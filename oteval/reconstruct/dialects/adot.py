@@ -57,7 +57,7 @@ class _RecordedMessage(NamedTuple):
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether a log record holds the content of a span with a known operation."""
+    """Whether a log record holds the content of a span with a known operation."""
     if not logs:
         return False
     is_known = span.scope == SCOPE or _operation(span) in _MODELS + _TOOLS + _AGENTS
@@ -75,7 +75,7 @@ def _is_content(body: Any) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation; each instrumentation has its own names for them."""
+    """The span's operation; each instrumentation has its own names for them."""
     operation = _operation(span)
     recorded = list(_recorded_messages(logs))
     if operation in _MODELS:
@@ -109,7 +109,7 @@ def _one(item: Mapping[str, Any], *, is_output: bool) -> _RecordedMessage:
 
 
 def _sides(span: Span, recorded: list[_RecordedMessage]) -> tuple[list[Message], list[Message]]:
-    """Return the messages of the history and of the answer."""
+    """The messages of the history and of the answer."""
     history: list[Message] = []
     received: list[Message] = []
     for message in recorded:
@@ -139,7 +139,7 @@ def _model_call(span: Span, recorded: list[_RecordedMessage]) -> ModelCall:
 
 
 def _ordered(messages: list[Message]) -> list[Message]:
-    """Return a history in its original order, as far as it is contiguous."""
+    """A history in its original order, as far as it is contiguous."""
     prompts = [m for m in messages if m.role == "system"]
     spoken = [m for m in messages if m.role == "assistant"]
     results = [m for m in messages if m.role == "tool"]

@@ -34,7 +34,7 @@ _FILLED_BY_LOGS = frozenset({"content_not_captured", "content_truncated", "conte
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation; workflows and their executors have none."""
+    """The span's operation; workflows and their executors have none."""
     operation = span.attributes.get("gen_ai.operation.name")
     if operation == "invoke_agent":
         return _agent(span, logs)
@@ -65,7 +65,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 
 def _logged(span: Span, logs: Logs) -> tuple[list[Message], list[Message]]:
-    """Return the messages sent and the first choice received, from the log records."""
+    """The messages sent and the first choice received, from the log records."""
     sent: list[Message] = []
     received: list[Message] = []
     for name, body in emitted(span, logs):
@@ -87,7 +87,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _agent(span: Span, logs: Logs) -> AgentRun:
-    """Return an agent's run with its messages, for runs whose model calls hold none."""
+    """An agent's run with its messages, for runs whose model calls hold none."""
     agent = genai.read_agent(span, logs)
     if attribute_gaps(span, genai.CONTENT, SWITCH):
         # In an incomplete list, only the agent's own messages are complete.

@@ -38,7 +38,7 @@ _CALL_NAMES, _CALL_ARGUMENTS = ("tool.name", "name"), ("tool.args", "arguments")
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation."""
+    """The span's operation."""
     operation = span.attributes.get("gen_ai.operation.name")
     if operation == MODEL_OPERATION:
         return _model_call(span)
@@ -64,7 +64,7 @@ def _sent(span: Span) -> list[Message]:
 
 
 def _answer(output: Any, span: Span) -> list[Message]:
-    """Return an answer from a list of calls, a list of messages, or a text."""
+    """An answer from a list of calls, a list of messages, or a text."""
     if output is None or hidden(output):
         return []
     value, truncated = parse(output)

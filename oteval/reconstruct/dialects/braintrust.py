@@ -39,12 +39,12 @@ _TOOL_PREFIXES = ("function:", "ruby_llm.tool.")
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span has a type; a processor marks spans of others with their project."""
+    """Whether the span has a type; a processor marks spans of others with their project."""
     return bool(_type(span))
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by its type."""
+    """The span's operation, by its type."""
     kind = _type(span)
     # Calls of embedding models have the same type.
     if kind == "llm" and "embedding" not in span.name.lower():
@@ -77,7 +77,7 @@ def _model_call(span: Span) -> ModelCall:
 
 
 def _metrics(span: Span) -> Mapping[str, Any]:
-    """Return the counts of tokens, from JSON or from an attribute for each."""
+    """The counts of tokens, from JSON or from an attribute for each."""
     prefix = f"{METRICS}."
     return mapping_of(span.attributes.get(METRICS)) or {
         key.removeprefix(prefix): value

@@ -58,7 +58,7 @@ _KINDS = {
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the operation that a span's shape identifies, or a `Wrapper` if it is ambiguous."""
+    """The operation that a span's shape identifies, or a `Wrapper` if it is ambiguous."""
     shape = None if span.dropped_attributes else shape_of(span)
     if shape is None:
         return Wrapper(span)
@@ -78,7 +78,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _kind(key: str, value: Any) -> str:
-    """Return the kind of operation that an attribute names, or "".
+    """The kind of operation that an attribute names, or "".
 
     A ``type`` may be a ticket's or a room's type: if its value is a common word, only a span's type
     counts.
@@ -96,14 +96,14 @@ _COMMON_WORDS = frozenset({"agent", "chat", "completion", "generation", "model",
 
 
 def _text_of(values: Sequence[Any]) -> str:
-    """Return the text that some values agree on, or ""."""
+    """The text that some values agree on, or ""."""
     parsed = [parse(value).value for value in values if not hidden(value)]
     texts = {value for value in parsed if isinstance(value, str)}
     return texts.pop() if len(texts) == 1 else ""
 
 
 def _usage(span: Span) -> Usage:
-    """Return the tokens that a span reports, by the last two words of its attributes."""
+    """The tokens that a span reports, by the last two words of its attributes."""
     usage = span_tokens(span.attributes).usage
     keys = [] if _has_tokens(usage) else token_attributes(span)
     if not keys:
@@ -116,7 +116,7 @@ def _has_tokens(usage: Usage) -> bool:
 
 
 def _model_call(shape: Shape, *, is_named: bool) -> Operation:
-    """Return a model call if its request and answer are readable and the span identifies it."""
+    """A model call if its request and answer are readable and the span identifies it."""
     span, keys = shape.span, shape.keys
     request = agreed([sent(value, span) for value in shape.values_of("sent")])
     answers = answers_of(shape.values_of("received"), shape.values_of("calls"), span)
@@ -155,13 +155,13 @@ def _counted(usage: Usage) -> Usage:
 
 
 def _gap(shape: Shape, *meanings: str) -> Gap:
-    """Return the gap that names the attributes that were read."""
+    """The gap that names the attributes that were read."""
     named = ", ".join(key for meaning in meanings for key in shape.keys[meaning])
     return gap("read_by_shape", shape.span.span_id, keys=named)
 
 
 def _tool(shape: Shape, *, is_named: bool) -> Operation:
-    """Return the run of a tool if its name, arguments and result are in one attribute each."""
+    """The run of a tool if its name, arguments and result are in one attribute each."""
     span, keys = shape.span, shape.keys
     name = _text_of(shape.values_of("tool name"))
     if not name and is_named and not keys["tool name"] and TOOL_NAME.fullmatch(span.name):
@@ -191,7 +191,7 @@ def _tool(shape: Shape, *, is_named: bool) -> Operation:
 
 
 def _side_of_arguments(shape: Shape) -> str:
-    """Return the meaning of the attributes that hold a tool's arguments.
+    """The meaning of the attributes that hold a tool's arguments.
 
     Parameters may also describe the arguments, which are then the tool's input.
     """
@@ -203,7 +203,7 @@ def _side_of_arguments(shape: Shape) -> str:
 
 
 def _is_schema(parameters: Mapping[str, Any]) -> bool:
-    """Return whether parameters are a schema rather than arguments."""
+    """Whether parameters are a schema rather than arguments."""
     if "properties" in parameters:
         return True
     return bool(parameters) and all(
@@ -212,7 +212,7 @@ def _is_schema(parameters: Mapping[str, Any]) -> bool:
 
 
 def _values(attributes: Sequence[Any]) -> list[Any]:
-    """Return the distinct values of some attributes."""
+    """The distinct values of some attributes."""
     values: list[Any] = []
     for attribute in attributes:
         parsed = parse(attribute)
@@ -223,7 +223,7 @@ def _values(attributes: Sequence[Any]) -> list[Any]:
 
 
 def _agent(shape: Shape) -> Operation:
-    """Return the run of an agent if its question and answer are readable."""
+    """The run of an agent if its question and answer are readable."""
     span = shape.span
     requests = [sent(value, span) for value in shape.values_of("sent")]
     # An answer, or the whole transcript, which ends with the answer.
@@ -242,7 +242,7 @@ def _agent(shape: Shape) -> Operation:
 
 
 def _last_of(readings: Sequence[Reading | None], role: Role, span: Span) -> tuple[Message, ...]:
-    """Return the last text of a role if all readings agree on it."""
+    """The last text of a role if all readings agree on it."""
     transcripts = [reading.messages for reading in readings if reading]
     pools = transcripts if role == "user" else [messages[-1:] for messages in transcripts]
     last_messages = [[m for m in messages if m.role == role][-1:] for messages in pools]

@@ -53,7 +53,7 @@ _UNNAMED = ("mcp_tool", "mcp_other", "")
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records with the spans of their requests and tools, parts of tools included.
+    """The log records with the spans of their requests and tools, parts of tools included.
 
     Args:
         spans: All spans.
@@ -79,7 +79,7 @@ def _kind(span: Span) -> str:
 
 
 def _id(item: Span | LogRecord, key: str) -> str:
-    """Return the id of a request or a call, or the span's id if it names none."""
+    """The id of a request or a call, or the span's id if it names none."""
     value = item.attributes.get(key)
     return value if isinstance(value, str) and value else f"\0{item.trace_id}{item.span_id}"
 
@@ -102,7 +102,7 @@ def _event(record: LogRecord) -> str:
 
 
 def _as_record(span: Span, tool: Span) -> LogRecord:
-    """Return a part of a tool's execution as a log record of the tool."""
+    """A part of a tool's execution as a log record of the tool."""
     failed = {"success": False, "error": _reason(span.attributes, span)}
     recorded = failed if failure_of(span) else {}
     return LogRecord(
@@ -115,7 +115,7 @@ def _as_record(span: Span, tool: Span) -> LogRecord:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, by its name."""
+    """The span's operation, by its name."""
     kind = _kind(span)
     if kind == "interaction":
         return _interaction(span, logs)
@@ -125,7 +125,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _attributes_of(logs: Logs, *names: str) -> dict[str, Any]:
-    """Return the attributes of the records of some names, the first that has one counting."""
+    """The attributes of the records of some names, the first that has one counting."""
     found: dict[str, Any] = {}
     for name in names:
         for record in logs:
@@ -152,7 +152,7 @@ def _message(role: str, content: str | None, span: Span) -> Message:
 
 
 def _text(value: Any, key: str, span: Span, switch: str, gaps: list[Gap]) -> str | None:
-    """Return a text, or None for a placeholder, noting that or that it was cut."""
+    """A text, or None for a placeholder, noting that or that it was cut."""
     if hidden(value):
         gaps.append(gap("redacted", span.span_id, key=key, switch=switch))
         return None
@@ -186,7 +186,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 
 def _answer(span: Span, logs: Logs, gaps: list[Gap], *, is_aside: bool) -> tuple[Message, ...]:
-    """Return the text of an answer; one that only asks for tools has none."""
+    """The text of an answer; one that only asks for tools has none."""
     response = _attributes_of(logs, "assistant_response").get("response")
     if response is not None:
         text = _text(response, "response", span, ANSWERS, gaps)
@@ -213,7 +213,7 @@ def _reason(recorded: Mapping[str, Any], span: Span) -> str:
 
 
 def _usage(attributes: Mapping[str, Any]) -> Usage:
-    """Return the tokens; those of the cache are counted beside the input, as by Anthropic's API."""
+    """The tokens; those of the cache are counted beside the input, as by Anthropic's API."""
     counts = {
         "input_tokens": attributes.get("input_tokens"),
         "output_tokens": attributes.get("output_tokens"),
@@ -251,7 +251,7 @@ def _tool(span: Span, logs: Logs) -> ToolRun:
 
 
 def _name(attributes: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
-    """Return a tool's name; that of an MCP server's is apart from it."""
+    """A tool's name; that of an MCP server's is apart from it."""
     name = str(attributes.get("tool_name") or recorded.get("tool_name") or "")
     parameters = parse(recorded.get("tool_parameters")).value
     if name in _UNNAMED and isinstance(parameters, Mapping) and parameters.get("mcp_tool_name"):
@@ -265,7 +265,7 @@ def _output_event(span: Span) -> Mapping[str, Any]:
 
 
 def _arguments(span: Span, recorded: Mapping[str, Any], gaps: list[Gap]) -> Any:
-    """Return a tool's arguments, from where they are the least cut."""
+    """A tool's arguments, from where they are the least cut."""
     event = _output_event(span)
     given = next((event[key] for key in _INPUTS if key in event), None)
     is_short = given is None
@@ -285,7 +285,7 @@ def _arguments(span: Span, recorded: Mapping[str, Any], gaps: list[Gap]) -> Any:
 
 
 def _is_cut(value: Any) -> bool:
-    """Return whether arguments are as long as Claude Code lets them be."""
+    """Whether arguments are as long as Claude Code lets them be."""
     if not isinstance(value, Mapping):
         return True
     return any(isinstance(text, str) and len(text) >= _MAX_VALUE for text in value.values())
@@ -301,7 +301,7 @@ def _result(span: Span, gaps: list[Gap]) -> str | None:
 
 
 def _agent(span: Span, name: str, arguments: Any) -> AgentRun | None:
-    """Return the sub-agent that a tool starts; it has no span."""
+    """The sub-agent that a tool starts; it has no span."""
     given = arguments if isinstance(arguments, Mapping) else {}
     kind = span.attributes.get("subagent_type") or given.get("subagent_type")
     if name not in ("Agent", "Task") and not kind:

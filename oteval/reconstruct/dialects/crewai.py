@@ -43,7 +43,7 @@ _NO_FUNCTION_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span is one of a crew, a task or a crew's tool."""
+    """Whether the span is one of a crew, a task or a crew's tool."""
     if span.scope == TELEMETRY or _is_native(span):
         return True
     is_marked = span.scope == SCOPE or any(mark in span.attributes for mark in MARKS)
@@ -55,7 +55,7 @@ def _is_native(span: Span) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the operation that OpenInference's kind names, with CrewAI's additions."""
+    """The operation that OpenInference's kind names, with CrewAI's additions."""
     if span.scope == TELEMETRY:
         return Wrapper(span)
     if _is_native(span):
@@ -69,7 +69,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _agent(agent: AgentRun) -> AgentRun:
-    """Return an agent's run of one task, with the messages that the task's output holds."""
+    """An agent's run of one task, with the messages that the task's output holds."""
     span = agent.span
     agent = replace(agent, name=agent.name.strip().removesuffix(TASK))
     value, truncated = parse(span.attributes.get("output.value"))
@@ -98,7 +98,7 @@ def _tool(tool: ToolRun) -> ToolRun:
 
 
 def _calling(value: Any) -> Any:
-    """Return the arguments of a parsed call, from its field or its repr."""
+    """The arguments of a parsed call, from its field or its repr."""
     calling = parse(value).value
     if isinstance(calling, Mapping):
         return parse_arguments(calling.get("arguments"))
@@ -107,7 +107,7 @@ def _calling(value: Any) -> Any:
 
 
 def read_native(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, by its operation name."""
+    """The span's operation, by its operation name."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if span.attributes.get(EVENT) == _FAILURE:
         return Wrapper(span)
@@ -121,7 +121,7 @@ def read_native(span: Span, logs: Logs) -> Operation:
 
 
 def _native_agent(span: Span, logs: Logs) -> AgentRun:
-    """Return an agent's run, named by its role; the recorded name is a hash."""
+    """An agent's run, named by its role; the recorded name is a hash."""
     agent = genai.read_agent(span, logs)
     role = span.attributes.get("crewai.agent.role")
     return replace(agent, name=role.strip()) if isinstance(role, str) and role else agent
@@ -138,7 +138,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 
 def _as_called(message: Message) -> Message:
-    """Return a message whose calls are read from their reprs."""
+    """A message whose calls are read from their reprs."""
     calls = tuple(_call(call) for call in message.tool_calls)
     return message if calls == message.tool_calls else replace(message, tool_calls=calls)
 
@@ -151,7 +151,7 @@ def _call(call: ToolCall) -> ToolCall:
 
 
 def _unquoted(value: Any) -> Any:
-    """Return the text of a repr of text; anything else unchanged."""
+    """The text of a repr of text; anything else unchanged."""
     if (
         not isinstance(value, str)
         or len(value) < 2
@@ -167,7 +167,7 @@ def _unquoted(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a tool's definition with its reprs parsed, except the description."""
+    """A tool's definition with its reprs parsed, except the description."""
     if isinstance(value, Mapping):
         return {k: v if k == "description" else _plain(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -45,7 +45,7 @@ _ASIDE = ("trajectory", *_THOUGHTS)
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the operation that OpenInference's kind names, in DSPy's terms."""
+    """The operation that OpenInference's kind names, in DSPy's terms."""
     operation = openinference.read(span, logs)
     if isinstance(operation, ModelCall):
         return _model_call(operation)
@@ -73,7 +73,7 @@ def _model_call(call: ModelCall) -> ModelCall:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the fields that an adapter wrote into a text, in order."""
+    """The fields that an adapter wrote into a text, in order."""
     text = text.strip()
     marks = list(_HEADER.finditer(text))
     if marks:
@@ -130,7 +130,7 @@ def _call(source: Message, name: str, arguments: str | None, thought: str | None
 
 
 def _with_answer(message: Message) -> Message:
-    """Return an answer as the call that it requests, or as the text of its last fields."""
+    """An answer as the call that it requests, or as the text of its last fields."""
     fields = _fields(message.content or "")
     name = fields.get("next_tool_name")
     if name:
@@ -151,7 +151,7 @@ def _tool(tool: ToolRun) -> ToolRun:
 
 
 def _agent(span: Span) -> AgentRun | None:
-    """Return the run of a ReAct agent, or None for any other module."""
+    """The run of a ReAct agent, or None for any other module."""
     name, _, method = span.name.rpartition(".")
     fields = mapping_of(span.attributes.get(OUTPUT))
     if f".{method}" not in _FORWARDS or (name != "ReAct" and "trajectory" not in fields):
@@ -169,7 +169,7 @@ def _agent(span: Span) -> AgentRun | None:
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether DSPy wrote the span, by its scope, or by its name if it has no scope."""
+    """Whether DSPy wrote the span, by its scope, or by its name if it has no scope."""
     if openinference.KIND not in span.attributes:
         return False
     return span.scope == SCOPE or (not span.scope and span.name.endswith(_METHODS))

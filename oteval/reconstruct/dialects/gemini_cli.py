@@ -41,7 +41,7 @@ _TOOL_SPANS = ("tool_call", "executeTool", "execute_tool")
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by its operation name or its span name."""
+    """The span's operation, by its operation name or its span name."""
     operation = str(span.attributes.get("gen_ai.operation.name") or span.name)
     if operation == "llm_call" or operation in _MODEL_SPANS:
         return _model_call(span)
@@ -90,7 +90,7 @@ def _model_call(span: Span) -> ModelCall:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return Gemini's contents as a list; the value may be one content, or only its text."""
+    """Gemini's contents as a list; the value may be one content, or only its text."""
     if isinstance(value, str):
         return [{"role": "user", "parts": [{"text": value}]}] if value else []
     items = value if isinstance(value, list) else [value]
@@ -100,7 +100,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def _answers(value: Any) -> list[Any]:
-    """Return the contents of an answer: a response, a content, or the pieces of a stream."""
+    """The contents of an answer: a response, a content, or the pieces of a stream."""
     if isinstance(value, list):
         return [answer for item in value for answer in _answers(item)]
     fields = mapping_of(value)
@@ -116,7 +116,7 @@ def _answers(value: Any) -> list[Any]:
 
 
 def _whole(pieces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the pieces of a streamed answer as one message."""
+    """The pieces of a streamed answer as one message."""
     parts: list[Any] = []
     for piece in pieces:
         for part in piece.get("parts") or ():
@@ -147,7 +147,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _result(value: Any, response: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the result that the model received, and the error."""
+    """The result that the model received, and the error."""
     error = response.get("error", mapping_of(value).get("error"))
     for part in _items(response.get("responseParts")):
         for inner in _items(part.get("parts")) if "parts" in part else [part]:
@@ -160,7 +160,7 @@ def _result(value: Any, response: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether Gemini CLI wrote the span, by its scope or else the agent's name."""
+    """Whether Gemini CLI wrote the span, by its scope or else the agent's name."""
     agent = span.attributes.get("gen_ai.agent.name")
     return span.scope == SCOPE or (not span.scope and agent == SCOPE)
 

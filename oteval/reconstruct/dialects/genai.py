@@ -60,7 +60,7 @@ _KEYS = frozenset(
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether the span carries the current conventions' attributes or event.
+    """Whether the span carries the current conventions' attributes or event.
 
     A processor may have moved the content to OpenInference's attributes.
     """
@@ -71,7 +71,7 @@ def claims(span: Span, logs: Logs) -> bool:
 
 
 def was_translated(span: Span, logs: Logs) -> bool:
-    """Return whether only OpenInference's attributes hold a span's content, not GenAI's.
+    """Whether only OpenInference's attributes hold a span's content, not GenAI's.
 
     Phoenix keeps both; processors that translate a framework's own spans keep only OpenInference's.
     """
@@ -85,7 +85,7 @@ def was_translated(span: Span, logs: Logs) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, by its operation name."""
+    """The span's operation, by its operation name."""
     operation = str(span.attributes.get("gen_ai.operation.name", ""))
     if operation in MODEL_OPERATIONS:
         return read_model_call(span, logs, SWITCH)
@@ -113,7 +113,7 @@ def content_of(span: Span, logs: Logs) -> Mapping[str, Any]:
 
 
 def _foundry_messages(span: Span) -> Mapping[str, list[Any]]:
-    """Return the messages in events named like attributes, as Microsoft Foundry writes them."""
+    """The messages in events named like attributes, as Microsoft Foundry writes them."""
     messages_by_key: dict[str, list[Any]] = {}
     for event in span.events:
         if key := _FOUNDRY.get(event.name):
@@ -128,7 +128,7 @@ _FOUNDRY = {INPUT: INPUT, OUTPUT: OUTPUT, "gen_ai.system.instructions": SYSTEM}
 
 
 def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
-    """Return a model call whose messages are in the form of parts.
+    """A model call whose messages are in the form of parts.
 
     Args:
         span: The span.
@@ -161,7 +161,7 @@ def _no_content(
     sent: Sequence[Message],
     received: Sequence[Message],
 ) -> list[Gap]:
-    """Return the gap of a call whose input or output is missing, with the reason."""
+    """The gap of a call whose input or output is missing, with the reason."""
     lost = [key for key, messages in ((INPUT, sent), (OUTPUT, received)) if not messages]
     older = (*(() if sent else OLD_INPUT), *(() if received else OLD_OUTPUT))
     for key in (*lost, *older):
@@ -181,7 +181,7 @@ _NOTHING = ("None", "null", "undefined")
 
 
 def _is_nothing(value: Any) -> bool:
-    """Return whether an attribute for messages is empty."""
+    """Whether an attribute for messages is empty."""
     return value is None or value in _NOTHING or hidden(value)
 
 
@@ -200,7 +200,7 @@ _MESSAGE = frozenset({"content", "parts", "role"})
 
 
 def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
-    """Return a call's answer, and its other choices."""
+    """A call's answer, and its other choices."""
     if _is_nothing(value):
         return [], []
     answer, others = choices(parse(value).value, _choice_count(span))
@@ -209,14 +209,14 @@ def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
 
 
 def _choice_count(span: Span) -> int:
-    """Return how many answers were requested, or 0 if unknown."""
+    """How many answers were requested, or 0 if unknown."""
     if span.attributes.get("openai.api.type") == "responses":
         return 1
     return integer(span.attributes.get("gen_ai.request.choice.count"))
 
 
 def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:
-    """Return the input with the system prompt first, unless the input holds it already."""
+    """The input with the system prompt first, unless the input holds it already."""
     if not system:
         return sent
     contents = {message.content for message in facts_of(sent).prompts}
@@ -224,7 +224,7 @@ def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:
 
 
 def read_system(content: Mapping[str, Any], span: Span) -> list[Message]:
-    """Return the system prompt that a span holds separately from its messages."""
+    """The system prompt that a span holds separately from its messages."""
     parts = content.get(SYSTEM)
     if parts is None or hidden(parts):
         return []
@@ -234,7 +234,7 @@ def read_system(content: Mapping[str, Any], span: Span) -> list[Message]:
 
 
 def read_tool(span: Span, switch: str) -> ToolRun:
-    """Return the execution of a tool.
+    """The execution of a tool.
 
     Args:
         span: The span.
@@ -244,7 +244,7 @@ def read_tool(span: Span, switch: str) -> ToolRun:
 
 
 def read_agent(span: Span, logs: Logs) -> AgentRun:
-    """Return an agent's run, with the messages of the run's span."""
+    """An agent's run, with the messages of the run's span."""
     content = content_of(span, logs)
     return AgentRun(
         span,
@@ -256,7 +256,7 @@ def read_agent(span: Span, logs: Logs) -> AgentRun:
 
 
 def agent_name(span: Span) -> str:
-    """Return an agent's name, from its attribute or its span's name."""
+    """An agent's name, from its attribute or its span's name."""
     name = semconv.first(span.attributes, semconv.AGENT_NAME)
     if name is None and span.name.startswith("invoke_agent "):
         name = span.name.removeprefix("invoke_agent ")

@@ -97,7 +97,7 @@ class Emitted(NamedTuple):
 
 
 def emitted(span: Span, logs: Logs) -> list[Emitted]:
-    """Return the span's message events, in order of their records and indices."""
+    """The span's message events, in order of their records and indices."""
     records = [record for record in logs if record.event_name in EVENT_ROLES]
     records.sort(key=_sort_key)
     events = [Emitted(record.event_name, _body(record)) for record in records]
@@ -110,7 +110,7 @@ def emitted(span: Span, logs: Logs) -> list[Emitted]:
 
 
 def emitted_in(items: Any) -> list[Emitted]:
-    """Return the message events of a parsed list, as an attribute may hold them.
+    """The message events of a parsed list, as an attribute may hold them.
 
     Some emitters leave out the names of events; the body of a choice differs from a message's.
     """
@@ -131,20 +131,20 @@ def _event_name(item: Mapping[str, Any]) -> str:
 
 
 def _body(record: LogRecord) -> Any:
-    """Return a record's body, or its attributes if it has none."""
+    """A record's body, or its attributes if it has none."""
     if record.body is not None and record.body != "":
         return record.body
     return record.attributes.get(CONTENT, record.attributes)
 
 
 def _sort_key(record: LogRecord) -> tuple[int, ...]:
-    """Return a record's sort key: Semantic Kernel's index, the time, then Pydantic AI's index."""
+    """A record's sort key: Semantic Kernel's index, the time, then Pydantic AI's index."""
     first, second = (integer(record.attributes.get(key)) for key in _INDICES)
     return first, record.time_ns or record.observed_ns, second, record.seq
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether the span names its provider in the old key, or has message events."""
+    """Whether the span names its provider in the old key, or has message events."""
     if INPUT in span.attributes or OUTPUT in span.attributes:
         return False
     if any(record.event_name in EVENT_ROLES for record in logs):
@@ -156,7 +156,7 @@ def claims(span: Span, logs: Logs) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, by its operation name, its events or its model."""
+    """The span's operation, by its operation name, its events or its model."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation == "execute_tool":
         tool = read_tool(span, SWITCH)
@@ -169,7 +169,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
-    """Return a model call whose messages are events, or the two old events.
+    """A model call whose messages are events, or the two old events.
 
     Args:
         span: The span.
@@ -182,12 +182,12 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
 
 
 def _has_pair(span: Span) -> bool:
-    """Return whether a span has one of the two old events, or their attributes."""
+    """Whether a span has one of the two old events, or their attributes."""
     return any(event.name in _PAIR for event in span.events) or any(_pair_attributes(span))
 
 
 def _asks_model(span: Span, logs: Logs) -> bool:
-    """Return whether a span without an operation is a model call.
+    """Whether a span without an operation is a model call.
 
     A provider's name is not enough: frameworks write it on every span of a run.
     """
@@ -202,12 +202,12 @@ def _pair_attributes(span: Span) -> Iterator[Any]:
 
 
 def has_messages(span: Span, logs: Logs) -> bool:
-    """Return whether a span has message events, or one of the two old events."""
+    """Whether a span has message events, or one of the two old events."""
     return bool(emitted(span, logs)) or any(event.name in _PAIR for event in span.events)
 
 
 def _old_content(span: Span, name: str) -> Any:
-    """Return the value of one of the two old events: JSON messages, or text."""
+    """The value of one of the two old events: JSON messages, or text."""
     key = _PAIR[name]
     values = [event.attributes.get(key) for event in span.events if event.name == name]
     values = values or [semconv.first(span.attributes, _PAIR_KEYS[name])]
@@ -218,7 +218,7 @@ def _old_content(span: Span, name: str) -> Any:
 
 
 def _prompt(value: Any, span: Span) -> list[Message]:
-    """Return a prompt's messages; a text may have a line for each, with its role in front."""
+    """A prompt's messages; a text may have a line for each, with its role in front."""
     pieces = _SPEAKER.split(value) if isinstance(value, str) else []
     if len(pieces) < 3 or pieces[0].strip():
         return from_messages(value, span)
@@ -227,7 +227,7 @@ def _prompt(value: Any, span: Span) -> list[Message]:
 
 
 def _with_pair(call: ModelCall) -> ModelCall:
-    """Return a model call with the messages of the two old events."""
+    """A model call with the messages of the two old events."""
     span = call.span
     prompt, completion = (_old_content(span, name) for name in (PROMPT, COMPLETION))
     sent, received = _prompt(prompt, span), from_messages(completion, span, "assistant")
@@ -248,7 +248,7 @@ def _with_pair(call: ModelCall) -> ModelCall:
 
 
 def _tool_of_events(tool: ToolRun, span: Span, logs: Logs) -> ToolRun:
-    """Return a tool run whose arguments and result are in its events."""
+    """A tool run whose arguments and result are in its events."""
     bodies = {name: body for name, body in emitted(span, logs) if isinstance(body, Mapping)}
     arguments = bodies.get("gen_ai.tool.message", {}).get("content")
     result = bodies.get("gen_ai.choice", {}).get("message")
@@ -269,7 +269,7 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
 
 
 def event_call(span: Span, events: list[Emitted], switch: str, *, offered: Any = None) -> ModelCall:
-    """Return a model call whose messages are events.
+    """A model call whose messages are events.
 
     Args:
         span: The span.
@@ -286,7 +286,7 @@ def event_call(span: Span, events: list[Emitted], switch: str, *, offered: Any =
 
 
 def split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Message], list[Message]]:
-    """Return the messages sent, the messages received, and the other choices."""
+    """The messages sent, the messages received, and the other choices."""
     sent: list[Message] = []
     received: list[Message] = []
     others: list[Message] = []
@@ -320,7 +320,7 @@ def _without_repeated_results(messages: list[Message]) -> list[Message]:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records; a record without a span id gets its trace's model call.
+    """The log records; a record without a span id gets its trace's model call.
 
     Args:
         spans: All spans.
@@ -340,7 +340,7 @@ def _is_content(record: LogRecord) -> bool:
 
 
 def _with_span(record: LogRecord, calls: Mapping[str, Mapping[str, Span]]) -> LogRecord:
-    """Return a record on its trace's only model call, or the only one running at its time."""
+    """A record on its trace's only model call, or the only one running at its time."""
     if record.span_id or not _is_content(record):
         return record
     candidates = [*calls.get(record.trace_id, {}).values()]

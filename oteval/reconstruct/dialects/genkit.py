@@ -38,7 +38,7 @@ _QUESTIONS = ("prompt", "message", "question", "query", "input", "text")
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by its type and subtype; ``generate`` only groups."""
+    """The span's operation, by its type and subtype; ``generate`` only groups."""
     kinds = {str(_field(span, name)) for name in ("type", "metadata:subtype")}
     if "model" in kinds:
         return _model_call(span)
@@ -50,7 +50,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _key(span: Span, name: str) -> str:
-    """Return an attribute's name with the span's separator."""
+    """An attribute's name with the span's separator."""
     if f"{PREFIXES[0]}type" in span.attributes:
         return PREFIXES[0] + name
     return PREFIXES[1] + name.replace(":", "/")
@@ -79,7 +79,7 @@ def _model_call(span: Span) -> ModelCall:
 
 
 def _answer(response: Mapping[str, Any], span: Span) -> list[Message]:
-    """Return a response's message; the oldest versions write candidates."""
+    """A response's message; the oldest versions write candidates."""
     candidates = list_of(response.get("candidates"))
     if "message" not in response and candidates:
         response = mapping_of(candidates[0])
@@ -99,7 +99,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _flow(span: Span) -> AgentRun:
-    """Return a flow as the run of an agent, with its question and answer if they are text."""
+    """A flow as the run of an agent, with its question and answer if they are text."""
     question, answer = (decoded(span.attributes.get(_key(span, name))) for name in _SIDES)
     return AgentRun(
         span,
@@ -110,7 +110,7 @@ def _flow(span: Span) -> AgentRun:
 
 
 def _text(value: Any) -> Any:
-    """Return the text of a flow's input or output: the value itself, or its one text field."""
+    """The text of a flow's input or output: the value itself, or its one text field."""
     if not isinstance(value, Mapping):
         return value
     texts = [value[key] for key in _QUESTIONS if isinstance(value.get(key), str)]

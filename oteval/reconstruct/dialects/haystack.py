@@ -47,7 +47,7 @@ AGENT_INPUT, AGENT_OUTPUT = "haystack.agent.input", "haystack.agent.output"
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by its name or the type of its component."""
+    """The span's operation, by its name or the type of its component."""
     if span.name == AGENT:
         return _agent(span)
     if span.name == LLM:
@@ -75,7 +75,7 @@ def _agent(span: Span) -> AgentRun:
 
 
 def count_before_turn(messages: Sequence[Message]) -> int:
-    """Return how many of a run's input messages, prompts left out, precede its question.
+    """How many of a run's input messages, prompts left out, precede its question.
 
     The question begins after the last answer or result.
     """
@@ -110,7 +110,7 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
 
 
 def _items(span: Span, key: str, name: str) -> list[Any]:
-    """Return a list that an attribute holds by name, without an item that was cut."""
+    """A list that an attribute holds by name, without an item that was cut."""
     fields, truncated = parse(span.attributes.get(key))
     items = fields.get(name) if isinstance(fields, Mapping) else None
     if isinstance(items, (str, Mapping)):
@@ -122,7 +122,7 @@ def _items(span: Span, key: str, name: str) -> list[Any]:
 
 
 def _meta(replies: Sequence[Any], metas: Sequence[Any]) -> Mapping[str, Any]:
-    """Return the metadata of a reply; a plain text has it in a separate list."""
+    """The metadata of a reply; a plain text has it in a separate list."""
     reply_metas = [
         reply.get("meta", reply.get("_meta")) for reply in replies if isinstance(reply, dict)
     ]
@@ -144,7 +144,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def messages_of(items: Sequence[Any], span: Span, role: str = "user") -> list[Message]:
-    """Return the messages of a parsed list.
+    """The messages of a parsed list.
 
     Args:
         items: Serialised messages, or texts.
@@ -155,7 +155,7 @@ def messages_of(items: Sequence[Any], span: Span, role: str = "user") -> list[Me
 
 
 def definitions(items: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return the definitions of tools, including the tools of tool sets."""
+    """The definitions of tools, including the tools of tool sets."""
     tools: list[Mapping[str, Any]] = []
     for item in items:
         fields = item.get("data") if isinstance(item, Mapping) else None

@@ -32,7 +32,7 @@ _RUN = (".run", ".run_async")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the operation of OpenInference's kind; components that return messages are agents."""
+    """The operation of OpenInference's kind; components that return messages are agents."""
     operation = openinference.read(span, logs)
     if isinstance(operation, ModelCall):
         return _model_call(operation)
@@ -42,26 +42,26 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _messages(value: Any, span: Span, role: str) -> list[Message]:
-    """Return the messages of a list of reprs, or no messages if a repr cannot be read."""
+    """The messages of a list of reprs, or no messages if a repr cannot be read."""
     items = value if isinstance(value, list) else []
     return messages_of(items, span, role) if all(map(_is_message, items)) else []
 
 
 def _is_message(item: Any) -> bool:
-    """Return whether an item is a message, the repr of one, or a text."""
+    """Whether an item is a message, the repr of one, or a text."""
     message = object_of(item) if isinstance(item, str) and item.startswith("ChatMessage(") else item
     is_own = isinstance(message, Mapping) and isinstance(message.get("_content"), list)
     return is_own or isinstance(message, str)
 
 
 def _field(span: Span, key: str, *names: str) -> Any:
-    """Return the first non-empty field of an attribute's value, or None."""
+    """The first non-empty field of an attribute's value, or None."""
     fields = mapping_of(span.attributes.get(key))
     return next((fields[name] for name in names if fields.get(name)), None)
 
 
 def _model_call(call: ModelCall) -> ModelCall | Wrapper:
-    """Return a generator's call, with the calls and results missing from its flat messages."""
+    """A generator's call, with the calls and results missing from its flat messages."""
     span = call.span
     raw_messages, raw_replies = _field(span, INPUT, "messages"), _field(span, OUTPUT, "replies")
     is_flat = any(has_prefix(span.attributes, prefix) for prefix in (SENT, RECEIVED))
@@ -79,7 +79,7 @@ def _model_call(call: ModelCall) -> ModelCall | Wrapper:
 
 
 def _agent(span: Span) -> AgentRun | None:
-    """Return the run of an agent, or None for any other component or pipeline."""
+    """The run of an agent, or None for any other component or pipeline."""
     transcript = _messages(_field(span, OUTPUT, "messages"), span, "assistant")
     messages = _messages(_field(span, INPUT, "messages"), span, "user")
     name = span.name.rpartition(".")[0]
@@ -97,7 +97,7 @@ def _agent(span: Span) -> AgentRun | None:
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether Haystack wrote the span, by its scope or else its messages' reprs."""
+    """Whether Haystack wrote the span, by its scope or else its messages' reprs."""
     if openinference.KIND not in span.attributes or span.scope:
         return span.scope == SCOPE and openinference.KIND in span.attributes
     return span.name.endswith(".run") and "ChatMessage(" in str(span.attributes.get(INPUT))

@@ -26,7 +26,7 @@ __all__ = ["DIALECT"]
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the model call that an exchange is."""
+    """The model call that an exchange is."""
     record = model_exchange(logs)
     return Wrapper(span) if record is None else _call(span, record)
 

@@ -35,14 +35,14 @@ _SCOPE = "langfuse-sdk"
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span has Langfuse's attributes, from its SDK or set by hand."""
+    """Whether the span has Langfuse's attributes, from its SDK or set by hand."""
     attributes = span.attributes
     is_told = INPUT in attributes or OUTPUT in attributes or span.scope == _SCOPE
     return TYPE in attributes and is_told
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by the type of the observation."""
+    """The span's operation, by the type of the observation."""
     kind = str(span.attributes[TYPE]).lower()
     if kind == "generation":
         return _model_call(span)

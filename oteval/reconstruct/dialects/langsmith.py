@@ -38,13 +38,13 @@ _REPR = re.compile(r"\w+\((['\"])(?P<text>.*)\1\)", re.DOTALL)
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether LangSmith's exporter wrote the span."""
+    """Whether LangSmith's exporter wrote the span."""
     attributes = span.attributes
     return KIND in attributes and not any(key in attributes for key in _OTHERS)
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by the run's type, and a chain's name and state."""
+    """The span's operation, by the run's type, and a chain's name and state."""
     kind = str(span.attributes[KIND]).lower()
     if kind in _MODEL_KINDS:
         return _model_call(span)
@@ -90,7 +90,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _arguments(value: Any) -> Any:
-    """Return a tool's arguments, which LangChain may write as one text under ``input``."""
+    """A tool's arguments, which LangChain may write as one text under ``input``."""
     if isinstance(value, Mapping) and set(value) == {"input"}:
         inner = parse(value["input"]).value
         return inner if isinstance(inner, Mapping) else value
@@ -104,7 +104,7 @@ def _returned(value: Any) -> Any:
 
 
 def _reason(span: Span) -> str:
-    """Return why a run failed; LangSmith writes the exception's repr and traceback as one text."""
+    """Why a run failed; LangSmith writes the exception's repr and traceback as one text."""
     text = error_text(span).split("Traceback (most recent call last)", 1)[0].strip()
     match = _REPR.fullmatch(text)
     return match["text"] if match else text
@@ -130,7 +130,7 @@ def _chain(span: Span) -> AgentRun | Wrapper:
 
 
 def _is_state(span: Span) -> bool:
-    """Return whether a chain's input and output hold a graph's messages."""
+    """Whether a chain's input and output hold a graph's messages."""
     return all("messages" in mapping_of(span.attributes.get(key)) for key in (INPUT, OUTPUT))
 
 
@@ -140,7 +140,7 @@ def _state(span: Span, key: str) -> list[Message]:
 
 
 def _new_from(inputs: list[Message], transcript: list[Message]) -> int | None:
-    """Return the last index of the first input message in a graph's messages, or None."""
+    """The last index of the first input message in a graph's messages, or None."""
     spoken = [message for message in transcript if message.role != "system"]
     first = next((message for message in inputs if message.role != "system"), None)
     if first is None:

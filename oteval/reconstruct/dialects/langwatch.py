@@ -28,14 +28,14 @@ _TYPES = frozenset({"chat_messages", "json", "list", "raw", "text"})
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the content of the span is in LangWatch's attributes."""
+    """Whether the content of the span is in LangWatch's attributes."""
     attributes = span.attributes
     is_theirs = TYPE in attributes or INPUT in attributes or OUTPUT in attributes
     return is_theirs and not any(key in attributes for key in _OTHERS)
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by its type."""
+    """The span's operation, by its type."""
     kind = span.attributes.get(TYPE)
     if kind == "llm":
         return _model_call(span)
@@ -52,7 +52,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _value(span: Span, key: str) -> Any:
-    """Return the value of an attribute without the types around it."""
+    """The value of an attribute without the types around it."""
     value = span.attributes.get(key)
     return None if value is None or hidden(value) else _untyped(parse(value).value)
 
@@ -72,7 +72,7 @@ def _model_call(span: Span) -> ModelCall:
 
 
 def _metrics(span: Span) -> Mapping[str, Any]:
-    """Return the tokens in the span's metrics under the conventions' names."""
+    """The tokens in the span's metrics under the conventions' names."""
     metrics = _untyped(mapping_of(span.attributes.get(METRICS)))
     counts = metrics if isinstance(metrics, Mapping) else {}
     sent = integer(counts.get("promptTokens", counts.get("prompt_tokens")))

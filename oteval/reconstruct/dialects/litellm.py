@@ -66,7 +66,7 @@ _MODEL_KINDS = frozenset(
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's model call, or a wrapper."""
+    """The span's model call, or a wrapper."""
     if span.name == RAW:
         return _raw_call(span)
     kind = str(span.attributes.get(KIND) or "")
@@ -77,7 +77,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _raw_call(span: Span) -> Operation:
-    """Return a raw span's model call if both its request and its answer are readable."""
+    """A raw span's model call if both its request and its answer are readable."""
     fields = {
         name: _value_of(value)
         for key, value in span.attributes.items()
@@ -91,7 +91,7 @@ def _raw_call(span: Span) -> Operation:
 
 
 def _value_of(value: Any) -> Any:
-    """Return the value of a raw field, which is JSON or a Python repr."""
+    """The value of a raw field, which is JSON or a Python repr."""
     parsed = parse(value).value
     literal = literal_of(parsed) if isinstance(parsed, str) else None
     return parsed if literal is None else literal
@@ -110,7 +110,7 @@ def _model_call(span: Span, kind: str) -> ModelCall:
 
 
 def _answers(attributes: Mapping[str, Any]) -> list[Any]:
-    """Return the answers; calls in a separate attribute belong to the first."""
+    """The answers; calls in a separate attribute belong to the first."""
     flat = mappings_of(nested(attributes, OLD_OUTPUT))
     calls = [item["function_call"] for item in flat if "function_call" in item]
     messages = mappings_of(parse(attributes.get(OUTPUT)).value)
@@ -138,7 +138,7 @@ def _missing(span: Span, sent: list[Any], received: list[Any], kind: str) -> lis
 
 
 def _is_bare(item: Any) -> bool:
-    """Return whether a flat message is an answer with only a role."""
+    """Whether a flat message is an answer with only a role."""
     return isinstance(item, Mapping) and dict(item) == {"role": "assistant"}
 
 

@@ -41,12 +41,12 @@ _MODEL_KEYS = ("gen_ai.request.model", "llm.request.type")
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span is a step of a LlamaIndex workflow."""
+    """Whether the span is a step of a LlamaIndex workflow."""
     return span.scope == SCOPE and span.attributes.get(KIND) == "task"
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return a tool's run, the model call of a step's added log record, or a wrapper."""
+    """A tool's run, the model call of a step's added log record, or a wrapper."""
     call_body = next((record.body for record in logs if record.event_name == _CALL), None)
     if isinstance(call_body, Mapping):
         return _model_call(span, call_body)
@@ -55,7 +55,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _event(span: Span) -> Mapping[str, Any]:
-    """Return the event that a step returned."""
+    """The event that a step returned."""
     return mapping_of(span.attributes.get(OUTPUT))
 
 
@@ -80,7 +80,7 @@ def _model_call(span: Span, call_body: Mapping[str, Any]) -> ModelCall:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records, with one added for each model call's step.
+    """The log records, with one added for each model call's step.
 
     Args:
         spans: All spans.
@@ -100,7 +100,7 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
 
 
 def _calls_of(family: Sequence[Span]) -> list[LogRecord]:
-    """Return a record for each model call among the steps of one workflow."""
+    """A record for each model call among the steps of one workflow."""
     records: list[LogRecord] = []
     last_input: list[Any] | None = None
     for number, (step, event) in enumerate(pairs := [(span, _event(span)) for span in family]):
@@ -124,12 +124,12 @@ def _calls_of(family: Sequence[Span]) -> list[LogRecord]:
 
 
 def _is_set_up_again(following: Sequence[tuple[Span, Mapping[str, Any]]]) -> bool:
-    """Return whether the next step prepares the messages again, with the system prompt."""
+    """Whether the next step prepares the messages again, with the system prompt."""
     return bool(following) and isinstance(following[0][1].get("input"), list)
 
 
 def _answer(following: Sequence[tuple[Span, Mapping[str, Any]]]) -> list[Any]:
-    """Return the model's answer: the calls of the tools that ran, or the final response."""
+    """The model's answer: the calls of the tools that ran, or the final response."""
     calls: list[Any] = []
     for _, event in following:
         if isinstance(event.get("input"), list):

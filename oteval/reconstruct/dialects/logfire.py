@@ -48,12 +48,12 @@ _ASKED = frozenset({"messages", "prompt", "system"})
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether one of Logfire's instrumentations wrote the span."""
+    """Whether one of Logfire's instrumentations wrote the span."""
     return _scope_of(span) in SCOPES
 
 
 def _scope_of(span: Span) -> str:
-    """Return a span's scope, inferred from its attributes if the backend did not store it."""
+    """A span's scope, inferred from its attributes if the backend did not store it."""
     attributes = span.attributes
     if span.scope or "gen_ai.system" not in attributes:
         return span.scope
@@ -65,7 +65,7 @@ def _scope_of(span: Span) -> str:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, by its operation name, its fields or its message template."""
+    """The span's operation, by its operation name, its fields or its message template."""
     attributes = span.attributes
     if genai.INPUT in attributes or genai.OUTPUT in attributes:
         return genai.read(span, logs)
@@ -121,7 +121,7 @@ def _function(span: Span) -> ToolRun:
 
 
 def _is_there(value: Any) -> bool:
-    """Return whether an attribute has a value; Logfire writes None as JSON."""
+    """Whether an attribute has a value; Logfire writes None as JSON."""
     return value is not None and value != "null"
 
 
@@ -159,7 +159,7 @@ def _keys(span: Span) -> tuple[str, ...]:
 
 
 def _sides(span: Span, sent: list[Message], received: list[Message]) -> dict[str, list[Message]]:
-    """Return the messages sent and received, by the attribute that holds them."""
+    """The messages sent and received, by the attribute that holds them."""
     attributes = span.attributes
     if _scope_of(span) != AGENTS:
         return {REQUEST: sent, RESPONSE: received}
@@ -194,7 +194,7 @@ def _response(span: Span) -> Any:
 
 
 def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an Anthropic answer with the model's own arguments in its calls.
+    """An Anthropic answer with the model's own arguments in its calls.
 
     The instrumentation nests them in the field ``input``.
     """
@@ -213,7 +213,7 @@ def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _goes_on(span: Span) -> bool:
-    """Return whether the provider keeps the history."""
+    """Whether the provider keeps the history."""
     response = mapping_of(span.attributes.get(RAW_RESPONSE)) if _scope_of(span) == AGENTS else {}
     return bool(response.get("previous_response_id") or response.get("conversation"))
 

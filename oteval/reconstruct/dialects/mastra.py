@@ -40,7 +40,7 @@ _SHORTENED = re.compile(r"\[tool(-result)?: [^\]]*\]")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, by its type."""
+    """The span's operation, by its type."""
     kind = str(span.attributes[TYPE])
     if kind == "agent_run":
         return _agent(span)
@@ -54,7 +54,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _value(span: Span, side: str) -> Any:
-    """Return a span's input or output, from the attribute of its type or the GenAI attribute."""
+    """A span's input or output, from the attribute of its type or the GenAI attribute."""
     kind = span.attributes[TYPE]
     content = span.attributes.get(f"mastra.{kind}.{side}")
     if content is None:
@@ -89,7 +89,7 @@ def _tool(span: Span, kind: str) -> ToolRun:
 
 
 def _sent(value: Any, span: Span) -> list[Message]:
-    """Return the messages of an input: text, a list, or a mapping that holds a list."""
+    """The messages of an input: text, a list, or a mapping that holds a list."""
     if isinstance(value, Mapping):
         value = value.get("messages", value.get("content"))
     if isinstance(value, Mapping):
@@ -98,7 +98,7 @@ def _sent(value: Any, span: Span) -> list[Message]:
 
 
 def _received(value: Any, span: Span) -> list[Message]:
-    """Return the message of an output: its text and calls."""
+    """The message of an output: its text and calls."""
     if isinstance(value, (str, list)):
         return from_messages(value, span, "assistant")
     if not isinstance(value, Mapping):
@@ -127,7 +127,7 @@ def _step(span: Span, logs: Logs) -> ModelCall:
 
 
 def _generation(span: Span, logs: Logs) -> ModelCall:
-    """Return a generation without steps: the model call itself."""
+    """A generation without steps: the model call itself."""
     call = genai.read_model_call(span, logs, SWITCH)
     if call.input or call.output:
         return call
@@ -157,7 +157,7 @@ def _has_steps(logs: Logs) -> bool:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records, and new ones that add a generation's input and usage to its steps.
+    """The log records, and new ones that add a generation's input and usage to its steps.
 
     Args:
         spans: All spans.
@@ -187,7 +187,7 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
 
 
 def _of_step(generation: Span, inference: Span | None, number: int) -> dict[str, Any]:
-    """Return the attributes that a step lacks: model and usage, and the first step's input."""
+    """The attributes that a step lacks: model and usage, and the first step's input."""
     step_attributes = dict(inference.attributes) if inference is not None else {}
     if number:
         return {**step_attributes, "follows": True}

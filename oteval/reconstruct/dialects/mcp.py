@@ -24,7 +24,7 @@ CALL = "tools/call"
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return a tool run for ``tools/call``, or a wrapper for other methods."""
+    """A tool run for ``tools/call``, or a wrapper for other methods."""
     attributes = span.attributes
     if attributes[METHOD] != CALL:
         return Wrapper(span)

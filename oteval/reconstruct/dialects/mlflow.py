@@ -30,12 +30,12 @@ _MODEL_TYPES = ("CHAT_MODEL", "LLM")
 
 
 def is_added(span: Span) -> bool:
-    """Return whether the span may be another instrumentation's: MLflow marks all it stores."""
+    """Whether the span may be another instrumentation's: MLflow marks all it stores."""
     return not span.scope.startswith("mlflow")
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by its type."""
+    """The span's operation, by its type."""
     kind = str(_decoded(span.attributes.get(TYPE))).upper()
     if kind in _MODEL_TYPES:
         return _model_call(span)
@@ -47,7 +47,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _decoded(value: Any) -> Any:
-    """Return an attribute without MLflow's JSON encoding; text that was cut stays unchanged."""
+    """An attribute without MLflow's JSON encoding; text that was cut stays unchanged."""
     try:
         return loads(value) if isinstance(value, str) else value
     except ValueError:

@@ -60,12 +60,12 @@ GRAPH = "LangGraph"  # the default name of a graph
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span has OpenInference's kind."""
+    """Whether the span has OpenInference's kind."""
     return KIND in span.attributes
 
 
 def is_added(span: Span) -> bool:
-    """Return whether the span may be another instrumentation's.
+    """Whether the span may be another instrumentation's.
 
     Phoenix, and processors that translate a framework's own spans, lose some of their content.
     """
@@ -73,7 +73,7 @@ def is_added(span: Span) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by its kind."""
+    """The span's operation, by its kind."""
     kind = str(span.attributes[KIND]).upper()
     if kind == "LLM":
         return Wrapper(span) if _only_prepares(span) else _model_call(span)
@@ -93,13 +93,13 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _is_mark(span: Span) -> bool:
-    """Return whether a span of kind AGENT only marks a moment of a run, as BeeAI writes them."""
+    """Whether a span of kind AGENT only marks a moment of a run, as BeeAI writes them."""
     takes_time = span.end_ns > span.start_ns or not span.parent_id
     return not takes_time and not {INPUT, OUTPUT, "agent.name"} & set(span.attributes)
 
 
 def _only_prepares(span: Span) -> bool:
-    """Return whether a span of kind LLM is a private method that prepares a request.
+    """Whether a span of kind LLM is a private method that prepares a request.
 
     LlamaIndex writes ``OpenAI._prepare_chat_with_tools`` beside the call itself.
     """
@@ -109,7 +109,7 @@ def _only_prepares(span: Span) -> bool:
 
 
 def _asks_model(span: Span) -> bool:
-    """Return whether a span of kind CHAIN is itself a model call, as Instructor writes it.
+    """Whether a span of kind CHAIN is itself a model call, as Instructor writes it.
 
     If the model's client is instrumented as well, its span is a child.
     """
@@ -133,7 +133,7 @@ def _model_call(span: Span) -> ModelCall:
 
 
 def _sent(span: Span) -> list[Message]:
-    """Return the messages that a model was sent."""
+    """The messages that a model was sent."""
     flat = flat_messages(span, SENT, "user")
     hollow = folded(flat, _hollow)
     if flat and not hollow:
@@ -148,7 +148,7 @@ def _sent(span: Span) -> list[Message]:
 
 
 def _received(span: Span) -> tuple[list[Message], list[Message]]:
-    """Return the messages of a model's answer, and its other choices."""
+    """The messages of a model's answer, and its other choices."""
     flat = flat_messages(span, RECEIVED, "assistant")
     if len(flat) == 1 and flat[0].tool_calls:
         return [_with_thought(flat[0], span)], []
@@ -165,13 +165,13 @@ def _received(span: Span) -> tuple[list[Message], list[Message]]:
 
 
 def _choice_count(span: Span) -> int:
-    """Return how many answers were requested, or 0 if unknown."""
+    """How many answers were requested, or 0 if unknown."""
     parameters = mapping_of(span.attributes.get("llm.invocation_parameters"))
     return integer(parameters.get("n"))
 
 
 def _with_thought(message: Message, span: Span) -> Message:
-    """Return an answer with the text beside its calls, which AutoGen writes only in the raw one."""
+    """An answer with the text beside its calls, which AutoGen writes only in the raw one."""
     output = span.attributes.get(OUTPUT)
     if message.content or (isinstance(output, str) and '"thought"' not in output):
         return message
@@ -184,12 +184,12 @@ def _calls(messages: Sequence[Message]) -> int:
 
 
 def _hollow(count: int | None, messages: Sequence[Message]) -> int:
-    """Return the count of hollow messages, with further messages added."""
+    """The count of hollow messages, with further messages added."""
     return (count or 0) + sum(map(_is_hollow, messages))
 
 
 def _is_hollow(message: Message) -> bool:
-    """Return whether a message has only a role: some emitters omit calls from flat attributes.
+    """Whether a message has only a role: some emitters omit calls from flat attributes.
 
     A tool may return an empty text.
     """
@@ -216,7 +216,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _agent_or_node(span: Span, kind: str) -> Operation:
-    """Return a node, a graph or an agent, by LangGraph's metadata if it has any.
+    """A node, a graph or an agent, by LangGraph's metadata if it has any.
 
     A node whose name contains "agent" has the kind AGENT, but is still a node.
     """

@@ -36,7 +36,7 @@ RESULT = ("gen_ai.tool.output", "gen_ai.output.messages")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation; a traced function is a wrapper."""
+    """The span's operation; a traced function is a wrapper."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation in genai.MODEL_OPERATIONS:
         return _model_call(span, logs)
@@ -72,13 +72,13 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 
 def _lacks_tools(call: ModelCall) -> bool:
-    """Return whether tools may have run: with the Responses API, the history has only texts."""
+    """Whether tools may have run: with the Responses API, the history has only texts."""
     asks = any(message.tool_calls for message in call.output)
     return asks or bool(call.tools) or len(call.input) > 1 or not call.input
 
 
 def _with_calls(messages: Sequence[Message]) -> list[Message]:
-    """Return a history with the calls that its results answer, which have only names and ids."""
+    """A history with the calls that its results answer, which have only names and ids."""
     history: list[Message] = []
     call_ids: set[str] = set()
     at = -1  # the index of the answer whose results follow
@@ -108,14 +108,14 @@ def _with_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def _unprinted(message: Message) -> Message:
-    """Return a result as text; the history holds results in blocks as reprs."""
+    """A result as text; the history holds results in blocks as reprs."""
     if message.role != "tool" or not (message.content or "").startswith("[{'"):
         return message
     return replace(message, content=content_of(message.content)[0])
 
 
 def _tool(span: Span) -> ToolRun:
-    """Return a tool's run, whose arguments and result may be in older keys."""
+    """A tool's run, whose arguments and result may be in older keys."""
     attributes = dict(span.attributes)
     for key, others in ((genai.ARGUMENTS, ARGUMENTS), (genai.RESULT, RESULT)):
         content = semconv.first(attributes, (key, *others))
@@ -137,7 +137,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether OpenLIT wrote the span, by its scope or else the SDK's name."""
+    """Whether OpenLIT wrote the span, by its scope or else the SDK's name."""
     return span.scope.startswith(SCOPE) or (not span.scope and span.attributes.get(SDK) == SCOPE)
 
 

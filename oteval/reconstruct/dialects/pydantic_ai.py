@@ -35,7 +35,7 @@ TRANSCRIPTS = ("pydantic_ai.all_messages", "all_messages_events")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, in either generation of the instrumentation."""
+    """The span's operation, in either generation of the instrumentation."""
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
     if operation == "invoke_agent" or "agent_name" in attributes:
@@ -77,7 +77,7 @@ def _transcript(span: Span, items: Any) -> list[Message]:
 
 
 def _as_received(message: Message) -> Message:
-    """Return a tool's message as the model received it.
+    """A tool's message as the model received it.
 
     Pydantic AI 2 records the errors of invalid arguments, and sends ``{"error": [...]}``.
     """
@@ -89,7 +89,7 @@ def _as_received(message: Message) -> Message:
 
 
 def _is_invalid(error: Any) -> bool:
-    """Return whether a value is a pydantic validation error."""
+    """Whether a value is a pydantic validation error."""
     return isinstance(error, Mapping) and {"type", "loc", "msg"} <= error.keys()
 
 

@@ -28,7 +28,7 @@ MODEL_OPERATIONS = genai.MODEL_OPERATIONS | {"chat.completions", "text.completio
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation; a function's span may not name one."""
+    """The span's operation; a function's span may not name one."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation in MODEL_OPERATIONS or operation.removesuffix(".streaming") in MODEL_OPERATIONS:
         return _model_call(span, logs)

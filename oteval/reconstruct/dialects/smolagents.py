@@ -54,12 +54,12 @@ _CALL_ID = re.compile(r"\ACall id: [^\n]*\n")
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether OpenInference's instrumentation of smolagents wrote the span."""
+    """Whether OpenInference's instrumentation of smolagents wrote the span."""
     return KIND in span.attributes
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the operation that OpenInference's kind names, in smolagents' terms."""
+    """The operation that OpenInference's kind names, in smolagents' terms."""
     operation = openinference.read(span, logs)
     if isinstance(operation, ModelCall):
         return _model_call(operation)
@@ -84,12 +84,12 @@ def _model_call(call: ModelCall) -> ModelCall:
 
 
 def _is_empty(message: Message) -> bool:
-    """Return whether only the role of an answer was recorded."""
+    """Whether only the role of an answer was recorded."""
     return not (message.content or message.tool_calls or message.parts)
 
 
 def _cut_texts(messages: Sequence[Message], span: Span) -> list[Gap]:
-    """Return the gap of texts that describe calls and were cut."""
+    """The gap of texts that describe calls and were cut."""
     if any(map(_is_cut, messages)):
         return [gap("content_truncated", span.span_id, key="a text that describes calls")]
     return []
@@ -106,7 +106,7 @@ def _is_cut(message: Message) -> bool:
 
 
 def _with_written_call(message: Message) -> Message:
-    """Return an answer with the call in its text, which models without tools write."""
+    """An answer with the call in its text, which models without tools write."""
     text = message.content or ""
     blob = text[text.find("{") : text.rfind("}") + 1]
     if message.tool_calls or not blob:
@@ -125,7 +125,7 @@ def _ended(message: Message) -> Message:
 
 
 def _memory(messages: Sequence[Message], span: Span) -> list[Message]:
-    """Return the framework's memory, with its texts parsed into calls and results."""
+    """The framework's memory, with its texts parsed into calls and results."""
     memory: list[Message] = []
     calls: tuple[ToolCall, ...] = ()
     for message in messages:
@@ -146,7 +146,7 @@ def _memory(messages: Sequence[Message], span: Span) -> list[Message]:
 
 
 def _call_message(message: Message, span: Span) -> Message:
-    """Return the calls that a text describes, or the text if it describes none."""
+    """The calls that a text describes, or the text if it describes none."""
     calls = mappings_of(parse((message.content or "").strip().removeprefix(_CALLING)).value)
     (parsed,) = from_messages([{"role": "assistant", "tool_calls": calls}], span)
     return parsed if parsed.tool_calls else replace(message, role="assistant")
@@ -155,7 +155,7 @@ def _call_message(message: Message, span: Span) -> Message:
 def _results(
     message: Message, calls: Sequence[ToolCall], before: Sequence[Message]
 ) -> list[Message]:
-    """Return the results in a text, which cannot be split if there are several calls."""
+    """The results in a text, which cannot be split if there are several calls."""
     text = _CALL_ID.sub("", message.content or "")
     if not calls and _shows_failed_call(text, before):
         return [replace(message, role="tool", content=text)]
@@ -168,7 +168,7 @@ def _results(
 
 
 def _shows_failed_call(text: str, before: Sequence[Message]) -> bool:
-    """Return whether an error belongs to calls that the framework's memory dropped.
+    """Whether an error belongs to calls that the framework's memory dropped.
 
     A text that is not a call at all fails too, but stays in the memory.
     """
@@ -188,7 +188,7 @@ def _tool(tool: ToolRun) -> ToolRun:
 
 
 def _arguments(value: Any, names: Sequence[str]) -> Any:
-    """Return a tool's arguments by name, with unnamed ones in the list "args"."""
+    """A tool's arguments by name, with unnamed ones in the list "args"."""
     if not isinstance(value, Mapping) or not {"args", "kwargs"} & set(value):
         return value
     positional, named = value.get("args"), value.get("kwargs")

@@ -22,7 +22,7 @@ ARGUMENTS, RESULT = "spring.ai.tool.call.arguments", "spring.ai.tool.call.result
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by its kind."""
+    """The span's operation, by its kind."""
     attributes = span.attributes
     if TOOL in attributes:
         return tool_of_attributes(

@@ -48,7 +48,7 @@ _STATUS = ("gen_ai.tool.status", "tool.status")
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether Strands wrote the span and it was not translated to OpenInference."""
+    """Whether Strands wrote the span and it was not translated to OpenInference."""
     attributes = span.attributes
     # In TypeScript, scope and provider are the service's name.
     is_timed = "gen_ai.event.start_time" in attributes and "gen_ai.operation.name" in attributes
@@ -58,7 +58,7 @@ def claims(span: Span, logs: Logs) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation; cycles, swarms and graphs are wrappers."""
+    """The span's operation; cycles, swarms and graphs are wrappers."""
     operation = str(span.attributes.get("gen_ai.operation.name", ""))
     if operation in genai.MODEL_OPERATIONS:
         return _model_call(span, logs)
@@ -74,7 +74,7 @@ def _events(span: Span) -> list[Event]:
 
 
 def _split(span: Span, events: Sequence[Event]) -> tuple[list[Message], list[Message]]:
-    """Return the messages sent and received in a span's events."""
+    """The messages sent and received in a span's events."""
     sent: list[Message] = []
     received: list[Message] = []
     for event in events:
@@ -114,7 +114,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 
 def _plain(message: Message) -> Message:
-    """Return a message with a tool's result as text instead of blocks."""
+    """A message with a tool's result as text instead of blocks."""
     if message.role != "tool":
         return message
     return replace(message, content=text_of(result_of(message.content)))
@@ -151,7 +151,7 @@ def _tool(span: Span, logs: Logs) -> ToolRun:
 
 
 def _detailed_result(span: Span, logs: Logs) -> str | None:
-    """Return the result in a details event, where Strands writes failures."""
+    """The result in a details event, where Strands writes failures."""
     value = parse(genai.content_of(span, logs).get(genai.OUTPUT)).value
     results = (m.content for m in from_messages(value, span) if m.role == "tool")
     return next(results, None)
@@ -169,7 +169,7 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
 
 
 def agent_tools(span: Span) -> tuple[Mapping[str, Any], ...]:
-    """Return the definitions of an agent's tools, or their names if it has no definitions."""
+    """The definitions of an agent's tools, or their names if it has no definitions."""
     definitions = tool_definitions(span.attributes.get("gen_ai.tool.definitions"))
     names = parse(span.attributes.get("gen_ai.agent.tools")).value
     if definitions or not isinstance(names, list):

@@ -61,7 +61,7 @@ _INDEXED = (
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether OpenLLMetry wrote the span."""
+    """Whether OpenLLMetry wrote the span."""
     attributes = span.attributes
     if KIND in attributes or "llm.request.type" in attributes:
         return True
@@ -77,12 +77,12 @@ def _is_of_agents_sdk(span: Span) -> bool:
 
 
 def _is_beside_graph(span: Span) -> bool:
-    """Return whether a span only marks a graph's run, whose steps another span holds."""
+    """Whether a span only marks a graph's run, whose steps another span holds."""
     return span.scope == _LANGCHAIN and _RUNS in span.attributes
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation: a decorated function by its kind, otherwise a model call."""
+    """The span's operation: a decorated function by its kind, otherwise a model call."""
     attributes = span.attributes
     kind = attributes.get(KIND)
     if _is_beside_graph(span):
@@ -106,7 +106,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _model_call(span: Span, logs: Logs) -> ModelCall:
-    """Return a model call with messages of parts.
+    """A model call with messages of parts.
 
     Each item of a Responses API answer is a message with its own finish reason.
     """
@@ -134,7 +134,7 @@ def _agent(span: Span) -> AgentRun:
 
 
 def _task(span: Span) -> Operation:
-    """Return a step; LangGraph's may be a graph's node or an agent."""
+    """A step; LangGraph's may be a graph's node or an agent."""
     attributes = span.attributes
     name = attributes.get(NAME)
     node = str(name) if name and name == attributes.get(_NODE) else ""
@@ -144,7 +144,7 @@ def _task(span: Span) -> Operation:
 
 
 def _crew_task(span: Span) -> AgentRun:
-    """Return a crew's task, which has the input and output of its child agent."""
+    """A crew's task, which has the input and output of its child agent."""
     return AgentRun(
         span,
         name=str(span.attributes.get("crewai.task.agent") or ""),
@@ -154,12 +154,12 @@ def _crew_task(span: Span) -> AgentRun:
 
 
 def _agent_name(span: Span) -> str:
-    """Return an agent's name, or the decorated function's."""
+    """An agent's name, or the decorated function's."""
     return str(semconv.first(span.attributes, ("gen_ai.agent.name", NAME)) or span.name)
 
 
 def _langchain_agent(span: Span, inputs: Any, outputs: Any) -> AgentRun:
-    """Return a graph's or a chain's run, from the values of LangChain's callbacks."""
+    """A graph's or a chain's run, from the values of LangChain's callbacks."""
     if isinstance(outputs, Mapping):
         outputs = outputs.get("outputs", outputs)
     return AgentRun(
@@ -191,7 +191,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _arguments(value: Any) -> Any:
-    """Return a tool's arguments, from a decorated function or LangChain's callback."""
+    """A tool's arguments, from a decorated function or LangChain's callback."""
     fields = parsed_unless_cut(value)
     if not isinstance(fields, Mapping) or "input_str" not in fields:
         return call_arguments(fields)
@@ -200,14 +200,14 @@ def _arguments(value: Any) -> Any:
 
 
 def _callback_id(value: Any) -> Any:
-    """Return the call's id in the arguments of LangChain's callback, a failed tool's only id."""
+    """The call's id in the arguments of LangChain's callback, a failed tool's only id."""
     fields = parsed_unless_cut(value)
     named = fields.get("kwargs") if isinstance(fields, Mapping) and "input_str" in fields else None
     return named.get("tool_call_id") if isinstance(named, Mapping) else None
 
 
 def _returned(result: Any) -> Any:
-    """Return a LangChain tool's result without the callback's envelope."""
+    """A LangChain tool's result without the callback's envelope."""
     if isinstance(result, Mapping) and set(result) == {"output", "kwargs"}:
         return result["output"]
     return result
@@ -228,14 +228,14 @@ def _old_model_call(span: Span) -> ModelCall:
 
 
 def _finish_reason(answer: Any) -> str:
-    """Return why the model stopped; reasoning may precede the message with the reason."""
+    """Why the model stopped; reasoning may precede the message with the reason."""
     items = mappings_of(as_list(answer))
     reasons = [str(item["finish_reason"]) for item in items if item.get("finish_reason")]
     return normal_finish_reason(reasons[0]) if reasons else ""
 
 
 def _prompt(item: Any) -> Any:
-    """Return a message of a request; a completion's prompt is under its role as the only key."""
+    """A message of a request; a completion's prompt is under its role as the only key."""
     if isinstance(item, Mapping) and "role" not in item and isinstance(item.get("user"), str):
         return {"role": "user", "content": item["user"]}
     return item

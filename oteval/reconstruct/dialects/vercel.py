@@ -60,14 +60,14 @@ METADATA = "ai.response.providerMetadata"
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the AI SDK itself wrote the span."""
+    """Whether the AI SDK itself wrote the span."""
     if OPERATION in span.attributes:
         return True
     return span.scope == SCOPE_7 and "gen_ai.operation.name" in span.attributes
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, by its operation name."""
+    """The span's operation, by its operation name."""
     if OPERATION not in span.attributes:
         return _read_7(span, logs)
     operation = str(span.attributes[OPERATION])
@@ -179,14 +179,14 @@ def _read_7(span: Span, logs: Logs) -> Operation:
 
 
 def _is_approval(message: Message) -> bool:
-    """Return whether a tool message only approves a call, without a result."""
+    """Whether a tool message only approves a call, without a result."""
     if message.role != "tool" or message.content or message.tool_call_id:
         return False
     return any("approval" in str(part.get("type")) for part in message.parts)
 
 
 def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
-    """Return the messages of a parsed value in the SDK's own form; a text alone is one message.
+    """The messages of a parsed value in the SDK's own form; a text alone is one message.
 
     Args:
         value: A list of messages, a single one, or a text.
@@ -199,7 +199,7 @@ def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
 
 
 def _message(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message with its results last.
+    """A message with its results last.
 
     A provider's own result precedes the text; the original answer had one text, then its calls.
     """

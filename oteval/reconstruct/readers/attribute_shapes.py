@@ -81,12 +81,12 @@ class Shape(NamedTuple):
     keys: Mapping[str, Sequence[str]]
 
     def values_of(self, meaning: str) -> list[Any]:
-        """Return the values of the attributes with a meaning."""
+        """The values of the attributes with a meaning."""
         return [self.values[key] for key in self.keys[meaning]]
 
 
 def shape_of(span: Span) -> Shape | None:
-    """Return the attributes that mean anything; None for a request, or a span without content."""
+    """The attributes that mean anything; None for a request, or a span without content."""
     values: dict[str, Any] = {}
     keys: dict[str, list[str]] = defaultdict(list)
     indexed: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -108,7 +108,7 @@ def shape_of(span: Span) -> Shape | None:
 
 
 def _nested(fields: Mapping[str, Any]) -> Any:
-    """Return the list that indexed names spell out; None where an item is missing."""
+    """The list that indexed names spell out; None where an item is missing."""
     items: dict[str, dict[str, Any]] = defaultdict(dict)
     for path, value in fields.items():
         first, _, rest = path.partition(".")
@@ -138,13 +138,13 @@ _WRAPPED = frozenset({"message", "message_content", "tool_call"})
 
 @lru_cache(maxsize=4096)
 def words_of(key: str) -> tuple[str, ...]:
-    """Return the words of an attribute's name, in lower case."""
+    """The words of an attribute's name, in lower case."""
     return tuple(word.lower() for word in _WORD.findall(key))
 
 
 @lru_cache(maxsize=4096)
 def _meaning(key: str) -> str:
-    """Return the meaning of an attribute by its name, or ""."""
+    """The meaning of an attribute by its name, or ""."""
     words = words_of(key)
     if not words or words[0] in _INFRASTRUCTURE:
         return "infrastructure" if words else ""
@@ -169,7 +169,7 @@ def _meaning(key: str) -> str:
 
 
 def token_attributes(span: Span) -> list[str]:
-    """Return the attributes that count the tokens sent to a model and received from it.
+    """The attributes that count the tokens sent to a model and received from it.
 
     Both are needed: an embedding has only the first.
     """

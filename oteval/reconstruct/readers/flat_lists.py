@@ -50,7 +50,7 @@ class _FlatList:
         return self.known_fields
 
     def is_at(self, start: int, keys: Sequence[str], values: Sequence[Any]) -> bool:
-        """Return whether the attributes are consecutive from an index on."""
+        """Whether the attributes are consecutive from an index on."""
         end = start + len(self.keys)
         # Most different lists differ in their last attribute.
         if end > len(keys) or keys[end - 1] != self.keys[-1] or values[end - 1] != self.values[-1]:
@@ -58,7 +58,7 @@ class _FlatList:
         return keys[start:end] == self.keys and values[start:end] == self.values
 
     def is_part_of(self, attributes: Mapping[str, Any]) -> bool:
-        """Return whether the attributes are among others, in any order."""
+        """Whether the attributes are among others, in any order."""
         return self.fields.items() <= attributes.items()
 
 
@@ -110,7 +110,7 @@ class NamedAttributes:
                 return
 
     def has_prefix(self, prefix: str) -> bool:
-        """Return whether the name of any attribute begins with a prefix."""
+        """Whether the name of any attribute begins with a prefix."""
         return f"\0{prefix}" in self._marks or any(
             key.startswith(prefix)
             for list_prefix, flat_list in self.known.items()
@@ -135,7 +135,7 @@ class FlatLists:
         self._named = NamedAttributes({}, {})
 
     def named(self, attributes: Mapping[str, Any]) -> NamedAttributes:
-        """Return attributes without their known lists; the last result is cached."""
+        """Attributes without their known lists; the last result is cached."""
         if self._named.attributes is not attributes:
             self._named = NamedAttributes(attributes, self._recent)
         return self._named
@@ -146,7 +146,7 @@ class FlatLists:
         prefix: str,
         read: Callable[[Mapping[str, Any]], list[Any]],
     ) -> list[Any]:
-        """Return the list under a prefix, extending a known list if possible.
+        """The list under a prefix, extending a known list if possible.
 
         Args:
             attributes: The attributes.
@@ -180,18 +180,18 @@ class FlatLists:
 
 
 def _overlap(prefix: str, other: str) -> bool:
-    """Return whether a name may begin with both of two different prefixes."""
+    """Whether a name may begin with both of two different prefixes."""
     return prefix != other and (prefix.startswith(other) or other.startswith(prefix))
 
 
 def _index(prefix: str, key: str) -> int:
-    """Return the index in a key, or -1 if it has none."""
+    """The index in a key, or -1 if it has none."""
     step = key[len(prefix) :].partition(".")[0]
     return int(step) if step.isdecimal() and len(step) <= _MAX_DIGITS else -1
 
 
 def named(attributes: Mapping[str, Any]) -> NamedAttributes:
-    """Return attributes without the known lists of the active cache, if there is one."""
+    """Attributes without the known lists of the active cache, if there is one."""
     cache = active()
     return (
         cache.companion(FlatLists).named(attributes) if cache else NamedAttributes(attributes, {})
@@ -199,12 +199,12 @@ def named(attributes: Mapping[str, Any]) -> NamedAttributes:
 
 
 def has_prefix(attributes: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether any attribute's name begins with a prefix."""
+    """Whether any attribute's name begins with a prefix."""
     return named(attributes).has_prefix(prefix)
 
 
 def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return the list under a prefix.
+    """The list under a prefix.
 
     Args:
         attributes: The span's attributes.

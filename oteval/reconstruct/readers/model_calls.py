@@ -21,7 +21,7 @@ _TOOLS, _RESPONSE_ID = "gen_ai.tool.definitions", "gen_ai.response.id"
 
 
 def call_gaps(span: Span, keys: tuple[str, ...], switch: str, failure: str = "") -> list[Gap]:
-    """Return the gaps of a model call's attributes, and the gap of a failed call.
+    """The gaps of a model call's attributes, and the gap of a failed call.
 
     Args:
         span: The span.
@@ -43,7 +43,7 @@ def model_call(
     usage: Usage | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> ModelCall:
-    """Return a model call.
+    """A model call.
 
     Args:
         span: The span.
@@ -83,7 +83,7 @@ def client_call(
     usage: Usage | None = None,
     failure: str = "",
 ) -> ModelCall:
-    """Return a model call from the client library's request and response.
+    """A model call from the client library's request and response.
 
     Args:
         span: The span.

@@ -37,7 +37,7 @@ _UNKNOWN = "\0"
 
 
 def flat_messages(span: Span, prefix: str, role: str) -> list[Message]:
-    """Return the messages in a span's flat attributes.
+    """The messages in a span's flat attributes.
 
     Args:
         span: The span.
@@ -56,12 +56,12 @@ def flat_messages(span: Span, prefix: str, role: str) -> list[Message]:
 
 
 def prompts(span: Span) -> list[Message]:
-    """Return the prompts of a completion, the API before messages."""
+    """The prompts of a completion, the API before messages."""
     return _texts(span, "llm.prompts.", "prompt", "user")
 
 
 def completions(span: Span) -> list[Message]:
-    """Return the texts that answered a prompt, one for each choice."""
+    """The texts that answered a prompt, one for each choice."""
     return _texts(span, "llm.choices.", "completion", "assistant")
 
 
@@ -73,14 +73,14 @@ def _texts(span: Span, prefix: str, key: str, role: str) -> list[Message]:
 
 
 def _has_unknown(previous: bool | None, messages: Sequence[Message]) -> bool:
-    """Return whether any message, previous or further, is an unknown result."""
+    """Whether any message, previous or further, is an unknown result."""
     return bool(previous) or _UNKNOWN in map(attrgetter("content"), messages)
 
 
 def _folded(
     work: Callable[[Sequence[Any]], list[Mapping[str, Any]]], items: Sequence[Any]
 ) -> list[Mapping[str, Any]]:
-    """Return the results of work on each item, cached for items of earlier lists."""
+    """The results of work on each item, cached for items of earlier lists."""
 
     def extend(
         previous: list[Mapping[str, Any]] | None, further: Sequence[Any]
@@ -120,7 +120,7 @@ def _origin(span: Span) -> str:
 
 
 def _functions(results: Any) -> list[Mapping[str, Any]]:
-    """Return the results in AutoGen's message of role ``function``, each of them JSON."""
+    """The results in AutoGen's message of role ``function``, each of them JSON."""
     return [
         {
             "role": "tool",
@@ -134,7 +134,7 @@ def _functions(results: Any) -> list[Mapping[str, Any]]:
 
 
 def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
-    """Return a flat message in OpenAI's form; AutoGen writes the text beside calls as a thought."""
+    """A flat message in OpenAI's form; AutoGen writes the text beside calls as a thought."""
     content = fields.get("content")
     parts = mappings_of(fields.get("contents"))
     calls = _calls(fields, parts)
@@ -146,7 +146,7 @@ def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
 
 
 def _calls(fields: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return a message's calls, from the first attributes that hold any."""
+    """A message's calls, from the first attributes that hold any."""
     calls = [call.get("tool_call", call) for call in mappings_of(fields.get("tool_calls"))]
     if not calls:
         calls = [part["tool_call"] for part in parts if isinstance(part.get("tool_call"), Mapping)]
@@ -161,7 +161,7 @@ def _calls(fields: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> lis
 
 
 def _part(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return a part in the form that all dialects share, or None for a call."""
+    """A part in the form that all dialects share, or None for a call."""
     content = part.get("message_content", part)
     if not isinstance(content, Mapping):
         return {"type": "text", "text": content}
@@ -190,7 +190,7 @@ class _Answered(NamedTuple):
 
 
 def _with_each_result(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the messages, with a merged result of several calls split into one result each."""
+    """The messages, with a merged result of several calls split into one result each."""
     cache = active()
     if cache and items:
         answered = cache.fold(_answered, items, _answered)
@@ -213,7 +213,7 @@ def _given(
     item: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
 ) -> Sequence[Mapping[str, Any]]:
-    """Return a message, or the results merged in it, given the messages before and after it."""
+    """A message, or the results merged in it, given the messages before and after it."""
     if item is None:
         return ()
     calls = before.get("tool_calls") if before else None
@@ -223,7 +223,7 @@ def _given(
 
 
 def _is_merged(item: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the only result of several calls has the last one's id.
+    """Whether the only result of several calls has the last one's id.
 
     Each result overwrote the one before.
     """
@@ -232,7 +232,7 @@ def _is_merged(item: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> b
 
 
 def _results(content: Any, calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a result for each call.
+    """A result for each call.
 
     If there are as many parts as calls, the parts are the results, in order. A text cannot be
     split: then only the tools' spans hold each result.
@@ -255,7 +255,7 @@ def _with_errors(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _with_error(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a function's response, marked as an error if an error is its only field."""
+    """A function's response, marked as an error if an error is its only field."""
     content = item.get("content")
     if item.get("role") != "tool" or not isinstance(content, str):
         return item
@@ -265,7 +265,7 @@ def _with_error(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def tool_schemas(span: Span) -> list[Any]:
-    """Return the definitions of the tools that a model was offered."""
+    """The definitions of the tools that a model was offered."""
     schemas = []
     for item in nested(span.attributes, "llm.tools."):
         tool = item.get("tool") if isinstance(item, Mapping) else None
@@ -286,14 +286,14 @@ def tool_schemas(span: Span) -> list[Any]:
 
 
 def cut_arguments(span: Span, sent: Sequence[Message], received: Sequence[Message]) -> list[Gap]:
-    """Return the gaps of calls whose JSON arguments were cut."""
+    """The gaps of calls whose JSON arguments were cut."""
     cut = (*folded(sent, _cut_calls), *_cut_calls(previous=None, messages=received))
     keys = (f"the arguments of {name}" for name in dict.fromkeys(cut))
     return [gap("content_truncated", span.span_id, key=key) for key in keys]
 
 
 def _cut_calls(previous: tuple[str, ...] | None, messages: Sequence[Message]) -> tuple[str, ...]:
-    """Return the names of calls with cut arguments, previous ones and those in messages."""
+    """The names of calls with cut arguments, previous ones and those in messages."""
     cut = [
         call.name
         for message in messages

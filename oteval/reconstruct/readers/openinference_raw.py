@@ -31,7 +31,7 @@ _TEXTS = ("text", "response", "completion", "output_text", "generated_text")
 
 
 def request(span: Span) -> list[Message]:
-    """Return the messages that a span's raw request holds."""
+    """The messages that a span's raw request holds."""
     value = _value(span, INPUT)
     if isinstance(value, Mapping):
         fields = _request(value)
@@ -42,7 +42,7 @@ def request(span: Span) -> list[Message]:
 
 
 def _request(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return a request in the form of chat completions, or None for any other value."""
+    """A request in the form of chat completions, or None for any other value."""
     arguments = value.get("kwargs")
     turns = _turns(value)
     if isinstance(arguments, Mapping) and (turns is None or _turns(arguments) is not None):
@@ -58,13 +58,13 @@ def _turns(value: Mapping[str, Any]) -> Any:
 
 
 def _only(span: Span) -> Any:
-    """Return a traced function's only argument if it is text, or all of its arguments."""
+    """A traced function's only argument if it is text, or all of its arguments."""
     argument = only_argument(_value(span, INPUT))
     return argument if isinstance(argument, str) else span.attributes[INPUT]
 
 
 def answer(span: Span) -> ModelAnswer:
-    """Return the answer and other choices of a span's raw response."""
+    """The answer and other choices of a span's raw response."""
     value = _value(span, OUTPUT)
     if isinstance(value, Mapping):
         response = answer_of(_response(value), span)
@@ -75,7 +75,7 @@ def answer(span: Span) -> ModelAnswer:
 
 
 def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a response, with a single text or content in the form of chat completions."""
+    """A response, with a single text or content in the form of chat completions."""
     if isinstance(value.get("content"), Mapping):
         return {"message": value["content"]}
     text = next((value[key] for key in _TEXTS if isinstance(value.get(key), str)), None)
@@ -95,7 +95,7 @@ def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _answer_in_list(value: list[Any], span: Span) -> ModelAnswer:
-    """Return the answer in a list of texts (choices), calls or messages."""
+    """The answer in a list of texts (choices), calls or messages."""
     if all(isinstance(item, str) for item in value):
         choices = [from_messages([text], span, "assistant") if text else [] for text in value]
         first = next(iter(choices), [])
@@ -114,7 +114,7 @@ def _as_written(span: Span) -> ModelAnswer:
 
 
 def _value(span: Span, key: str) -> Any:
-    """Return the parsed value of an attribute, or the text itself if its MIME type is text."""
+    """The parsed value of an attribute, or the text itself if its MIME type is text."""
     value = span.attributes.get(key)
     if value is None or hidden(value):
         return None
@@ -133,5 +133,5 @@ def _plain(value: Any, span: Span, role: str) -> list[Message]:
 
 
 def response_id(span: Span) -> str:
-    """Return the provider's id of a raw response's answer, or ""."""
+    """The provider's id of a raw response's answer, or ""."""
     return response_id_of(_value(span, OUTPUT))

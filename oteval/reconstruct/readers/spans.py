@@ -42,12 +42,12 @@ _CUT = "error"
 
 
 def integer(value: Any) -> int:
-    """Return a count, such as an index, or 0 if the value is missing or invalid."""
+    """A count, such as an index, or 0 if the value is missing or invalid."""
     return count_of(value) or 0
 
 
 def usage(attributes: Mapping[str, Any]) -> Usage:
-    """Return the tokens that the span of a model call reports."""
+    """The tokens that the span of a model call reports."""
     is_long = len(attributes) > FEW_KEYS
     return span_tokens(attributes, named(attributes).keys if is_long else None).usage
 
@@ -55,7 +55,7 @@ def usage(attributes: Mapping[str, Any]) -> Usage:
 def attribute_gaps(
     span: Span, keys: Sequence[str], switch: str, content: Mapping[str, Any] | None = None
 ) -> list[Gap]:
-    """Return the gaps of a span's attributes: dropped, redacted or cut.
+    """The gaps of a span's attributes: dropped, redacted or cut.
 
     Args:
         span: The span.
@@ -79,12 +79,12 @@ def attribute_gaps(
 
 
 def is_whole(gaps: Sequence[Gap]) -> bool:
-    """Return whether the gaps of a model call leave its messages complete."""
+    """Whether the gaps of a model call leave its messages complete."""
     return not gaps or all(gap.code == "model_call_failed" for gap in gaps)
 
 
 def model_failure(span: Span) -> list[Gap]:
-    """Return the gap of a model call that failed.
+    """The gap of a model call that failed.
 
     A client may stop reading a stream once it has the finish reason. Instrumentations end such a
     span with an error, but the model has answered.
@@ -95,13 +95,13 @@ def model_failure(span: Span) -> list[Gap]:
 
 
 def _has_finished(span: Span) -> bool:
-    """Return whether a span says that the model finished its answer."""
+    """Whether a span says that the model finished its answer."""
     reasons = finish_reasons(span)
     return bool(reasons) and ANSWERED.issuperset(reasons)
 
 
 def was_cut(span: Span) -> bool:
-    """Return whether a span says that an error ended the model's answer.
+    """Whether a span says that an error ended the model's answer.
 
     The partial answer does not belong to the conversation: the client retries or gives up.
     """
@@ -109,7 +109,7 @@ def was_cut(span: Span) -> bool:
 
 
 def finish_reasons(span: Span) -> list[str]:
-    """Return the finish reasons in a span's attributes, one for each answer."""
+    """The finish reasons in a span's attributes, one for each answer."""
     reasons = semconv.first(span.attributes, semconv.FINISH_REASONS)
     if isinstance(reasons, str):
         reasons = as_list(parse(reasons).value) if reasons[:1] in ("[", '"') else [reasons]
@@ -119,7 +119,7 @@ def finish_reasons(span: Span) -> list[str]:
 
 
 def error_text(span: Span) -> str:
-    """Return why a span failed: its exception's message, its status, or its error type."""
+    """Why a span failed: its exception's message, its status, or its error type."""
     for event in span.events:
         message, kind = (event.attributes.get(f"exception.{key}") for key in ("message", "type"))
         if event.name == "exception" and (message or kind):
@@ -141,7 +141,7 @@ _OUTPUT_WORDS = ("output", "response", "completion")
 def not_captured(
     span: Span, messages_by_key: Mapping[str, Any], switch: str, gaps: Sequence[Gap]
 ) -> list[Gap]:
-    """Return the gap of a model call whose messages are missing or unreadable.
+    """The gap of a model call whose messages are missing or unreadable.
 
     Args:
         span: The span.
@@ -161,7 +161,7 @@ def not_captured(
 
 
 def missing_side(span: Span, switch: str, *, sent: object, received: object) -> list[Gap]:
-    """Return the gap of a model call whose input or output is missing.
+    """The gap of a model call whose input or output is missing.
 
     Args:
         span: The span.
@@ -178,13 +178,13 @@ def missing_side(span: Span, switch: str, *, sent: object, received: object) -> 
 
 
 def parsed_unless_cut(value: Any) -> Any:
-    """Return the parsed value of an attribute; JSON that was cut stays text."""
+    """The parsed value of an attribute; JSON that was cut stays text."""
     parsed = parse(value)
     return value if parsed.truncated else parsed.value
 
 
 def call_arguments(arguments: Any) -> Any:
-    """Return the arguments of a traced function, with ``args`` and ``kwargs`` as one value."""
+    """The arguments of a traced function, with ``args`` and ``kwargs`` as one value."""
     if not isinstance(arguments, Mapping) or not {"args", "kwargs"} & set(arguments):
         return arguments
     positional, named = _signature(arguments)
@@ -192,7 +192,7 @@ def call_arguments(arguments: Any) -> Any:
 
 
 def only_argument(arguments: Any) -> Any:
-    """Return a traced function's only argument, or None if it has none or several."""
+    """A traced function's only argument, or None if it has none or several."""
     if not isinstance(arguments, Mapping):
         return arguments
     if {"args", "kwargs"} & set(arguments):
@@ -204,7 +204,7 @@ def only_argument(arguments: Any) -> Any:
 
 
 def _signature(arguments: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
-    """Return the positional and the named arguments of a traced function."""
+    """The positional and the named arguments of a traced function."""
     positional, named = arguments.get("args"), arguments.get("kwargs")
     return (
         positional if isinstance(positional, list) else [],

@@ -57,7 +57,7 @@ class Reading(NamedTuple):
 
 
 def agreed(readings: Sequence[Reading | None]) -> Reading | None:
-    """Return the messages of several attributes if they agree, or None.
+    """The messages of several attributes if they agree, or None.
 
     Only texts and calls must be equal: forms differ in images, reasoning and system prompts.
     """
@@ -78,7 +78,7 @@ def _said(reading: Reading) -> list[tuple[object, ...]]:
 
 
 def sent(value: Any, span: Span) -> Reading | None:
-    """Return the messages of a request, or None if any part of it is unknown."""
+    """The messages of a request, or None if any part of it is unknown."""
     parsed = parse(value)
     value = parsed.value
     if parsed.truncated or hidden(value):
@@ -104,7 +104,7 @@ def sent(value: Any, span: Span) -> Reading | None:
 
 
 def answers_of(values: Sequence[Any], calls: Sequence[Any], span: Span) -> list[Reading | None]:
-    """Return the answers in a span's attributes; calls beside a text belong to it.
+    """The answers in a span's attributes; calls beside a text belong to it.
 
     Args:
         values: The values of the attributes of answers.
@@ -129,7 +129,7 @@ _ANSWERING = frozenset({"assistant"})
 
 
 def received(value: Any, span: Span) -> Reading | None:
-    """Return the messages of an answer, or None if any part of it is unknown."""
+    """The messages of an answer, or None if any part of it is unknown."""
     parsed = parse(value)
     value = parsed.value
     if parsed.truncated or hidden(value):
@@ -155,7 +155,7 @@ def received(value: Any, span: Span) -> Reading | None:
 
 
 def _has_known_messages(answer: Mapping[str, Any]) -> bool:
-    """Return whether the messages in a response have only known fields."""
+    """Whether the messages in a response have only known fields."""
     listed = list_of(answer.get("choices"))
     inner = [each.get("message") for each in listed if isinstance(each, Mapping)]
     output = answer.get("output")
@@ -170,7 +170,7 @@ _NOTHING = frozenset({"false", "none", "null", "true", "undefined"})
 
 
 def _of_text(text: str, role: str, span: Span) -> Reading | None:
-    """Return a plain text as a message, or None if it may be content in an unknown form."""
+    """A plain text as a message, or None if it may be content in an unknown form."""
     text = text.strip()
     if not text or text[0] in "{[<(" or _REPR.match(text) or text.lower() in _NOTHING:
         return None
@@ -179,7 +179,7 @@ def _of_text(text: str, role: str, span: Span) -> Reading | None:
 
 
 def collected(items: Sequence[Any], span: Span, role: str) -> list[Message] | None:
-    """Return the messages of a list, or None if an item or a field is unknown."""
+    """The messages of a list, or None if an item or a field is unknown."""
     if not all(_is_known_item(item) for item in items):
         return None
     collector = MessageCollector(span, role)
@@ -189,7 +189,7 @@ def collected(items: Sequence[Any], span: Span, role: str) -> list[Message] | No
 
 
 def _is_known_item(item: Any) -> bool:
-    """Return whether an item is a message or a part with only known fields."""
+    """Whether an item is a message or a part with only known fields."""
     if not isinstance(item, Mapping):
         return False
     fields = fields_of(item)
@@ -202,12 +202,12 @@ def _is_known_item(item: Any) -> bool:
 
 
 def _is_envelope(inner: Any) -> bool:
-    """Return whether a choice or a candidate holds a message."""
+    """Whether a choice or a candidate holds a message."""
     return isinstance(inner, Mapping) and _MESSAGE_FIELDS.issuperset(inner)
 
 
 def _is_part(item: Mapping[str, Any]) -> bool:
-    """Return whether an item is a part identified by its only field, as in Gemini."""
+    """Whether an item is a part identified by its only field, as in Gemini."""
     return len(item) == 1 and is_explicit(item)
 
 

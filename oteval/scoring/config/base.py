@@ -77,7 +77,7 @@ class Where(Strict):
         return value
 
     def selection(self) -> Selection:
-        """Return the selection it spells out."""
+        """The selection it spells out."""
         conditions: tuple[Condition, ...] = tuple(parse_condition(text) for text in self.conditions)
         return Selection(
             agents=_texts(self.agent),
@@ -178,7 +178,7 @@ SeveralReferences = Annotated[
 
 
 def is_in_store(source: ReferenceSource | AnyReference | None) -> bool:
-    """Return whether a reference, or one of several, is read from the store."""
+    """Whether a reference, or one of several, is read from the store."""
     if isinstance(source, AnyReference):
         return any(map(is_in_store, source.any))
     return isinstance(source, StoredReference)

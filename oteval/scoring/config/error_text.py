@@ -25,7 +25,7 @@ def explain_error(
     model: type[BaseModel],
     value: Any,
 ) -> str:
-    """Return the line number, the key and the remedy, in one line.
+    """The line number, the key and the remedy, in one line.
 
     Args:
         error: A validation error; of several faults the first is named.
@@ -58,7 +58,7 @@ def _plain(fault: Any) -> str:
 
 
 def _first(faults: Sequence[Any]) -> Any:
-    """Return the first fault; where a key is missing, the misspelled one if there is one."""
+    """The first fault; where a key is missing, the misspelled one if there is one."""
     first = faults[0]
     if first["type"] == "missing":
         for fault in faults:
@@ -69,7 +69,7 @@ def _first(faults: Sequence[Any]) -> Any:
 
 
 def line_of(root: yaml.Node | None, key_path: Sequence[Any]) -> tuple[int, list[Any]]:
-    """Return the line of a place in a file, and its path there.
+    """The line of a place in a file, and its path there.
 
     The path leaves out missing keys, and the names that pydantic adds for alternatives.
     """
@@ -101,7 +101,7 @@ def _nearest(unknown: str, known_names: Sequence[str]) -> str:
 
 
 def _known_keys(model: type[BaseModel], value: Any, key_path: Sequence[Any]) -> list[str]:
-    """Return the keys that may be written at a place."""
+    """The keys that may be written at a place."""
     form: Any = model
     for step in key_path:
         form = _form_below(form, step)
@@ -115,7 +115,7 @@ def _known_keys(model: type[BaseModel], value: Any, key_path: Sequence[Any]) -> 
 
 
 def _form_below(form: Any, step: Any) -> Any:
-    """Return the type of an item or field of a type."""
+    """The type of an item or field of a type."""
     for alternative in _alternatives(form):
         if getattr(alternative, "__name__", "") == step:
             return alternative
@@ -130,7 +130,7 @@ def _form_below(form: Any, step: Any) -> Any:
 
 
 def _alternatives(form: Any) -> list[Any]:
-    """Return the members of a union, or the type itself, without annotations."""
+    """The members of a union, or the type itself, without annotations."""
     if get_origin(form) is Annotated:
         return _alternatives(get_args(form)[0])
     if get_origin(form) in (Union, UnionType):
@@ -139,7 +139,7 @@ def _alternatives(form: Any) -> list[Any]:
 
 
 def _fields(form: Any) -> dict[str, Any]:
-    """Return the types of a model's or dataclass's fields by their keys in the file."""
+    """The types of a model's or dataclass's fields by their keys in the file."""
     for alternative in _alternatives(form):
         if isinstance(alternative, type) and issubclass(alternative, BaseModel):
             return {f.alias or name: f.annotation for name, f in alternative.model_fields.items()}

@@ -79,7 +79,7 @@ class EvaluatorSettings(Strict):
 
 
 def _written(kind: type[Evaluator]) -> list[Option]:
-    """Return the options that may be written in the file."""
+    """The options that may be written in the file."""
     return [option for option in options_of(kind) if option.key is not None]
 
 
@@ -90,7 +90,7 @@ def _field(option: str) -> str:
 
 @cache
 def settings_class(kind: type[Evaluator]) -> type[EvaluatorSettings]:
-    """Return the settings of an evaluator's class: the common ones and its options."""
+    """The settings of an evaluator's class: the common ones and its options."""
     options: dict[str, Any] = {"type": (Literal[kind.type], ...)}
     if kind.reference is not None:
         required = kind.reference.is_required
@@ -123,7 +123,7 @@ def _summary(kind: type[Evaluator]) -> str:
 
 
 def settings_of_entry(entry: Any) -> type[EvaluatorSettings]:
-    """Return the settings of the type that an entry names.
+    """The settings of the type that an entry names.
 
     Raises:
         ValueError: The type is unknown, or its class cannot be loaded.

@@ -139,7 +139,7 @@ class Config(Strict):
 
 
 def load_config(path: str | Path) -> Config:
-    """Return the configuration of a file, and use its names of the application's attributes.
+    """The configuration of a file, and use its names of the application's attributes.
 
     Raises:
         ConfigError: The file is missing, or wrong; the text has the line.
@@ -153,7 +153,7 @@ def load_config(path: str | Path) -> Config:
 
 
 def read_config(path: str | Path) -> str:
-    """Return the text of a configuration file.
+    """The text of a configuration file.
 
     Raises:
         ConfigError: The file is missing or cannot be read.
@@ -167,7 +167,7 @@ def read_config(path: str | Path) -> str:
 
 
 def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
-    """Return the configuration of a YAML text.
+    """The configuration of a YAML text.
 
     Args:
         text: YAML.
@@ -193,7 +193,7 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
 
 
 def require_evaluators(config: Config, source: str | Path = DEFAULT_PATH) -> Config:
-    """Return a configuration that has evaluators.
+    """A configuration that has evaluators.
 
     Raises:
         ConfigError: It has none.

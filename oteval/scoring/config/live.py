@@ -251,7 +251,7 @@ class Redaction(Strict):
         return self
 
     def rule(self) -> RedactionRule:
-        """Return the rule as redactors take it."""
+        """The rule as redactors take it."""
         return RedactionRule(
             keys=tuple(self.keys),
             pattern=self.pattern,

@@ -163,7 +163,7 @@ _Detector = Annotated[
 
 
 def _time(value: Any) -> Any:
-    """Return an ISO date or time, UTC by default, in nanoseconds since the Unix epoch."""
+    """An ISO date or time, UTC by default, in nanoseconds since the Unix epoch."""
     if not isinstance(value, str):
         raise ValueError("write a date or a time, for instance 2026-11-20 or 2026-11-20T08:00")
     try:

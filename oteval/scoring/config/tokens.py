@@ -70,7 +70,7 @@ class _TokenFile(Strict):
 
 
 def load_tokens(path: str | Path) -> list[TokenEntry]:
-    """Return the tokens of a file.
+    """The tokens of a file.
 
     Raises:
         ConfigError: The file cannot be read, others may read it, or it is wrong; with the line.

@@ -32,7 +32,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_yaml(text: str, source: str) -> tuple[yaml.Node | None, Any]:
-    """Return the nodes of a YAML text, which know their lines, and its value.
+    """The nodes of a YAML text, which know their lines, and its value.
 
     Args:
         text: The text.

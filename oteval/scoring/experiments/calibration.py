@@ -50,7 +50,7 @@ class Disagreement:
     note: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "trajectory_id": self.trajectory_id,
             "people": self.people,
@@ -79,7 +79,7 @@ class Consistency:
     interval: Interval
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "runs": self.runs,
             "votes": self.votes,
@@ -128,14 +128,14 @@ class Calibration:
         return max(0, FEWEST - self.labelled)
 
     def count(self, people: bool, judge: bool) -> int:
-        """Return how many runs have a pair of verdicts."""
+        """How many runs have a pair of verdicts."""
         labels = self.kappa.confusion.labels
         if people not in labels or judge not in labels:
             return 0
         return self.kappa.confusion.counts[labels.index(people)][labels.index(judge)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object that ``oteval judge calibrate --json`` prints."""
+        """The object that ``oteval judge calibrate --json`` prints."""
         corrected = self.corrected
         return {
             "evaluator": self.evaluator,
@@ -180,7 +180,7 @@ def calibrate(
     confidence: float = 0.95,
     votes: Mapping[str, Sequence[bool]] | None = None,
 ) -> Calibration:
-    """Return the agreement of a judge with people.
+    """The agreement of a judge with people.
 
     Args:
         evaluator: The judge's name.
@@ -230,7 +230,7 @@ def calibrate(
 
 
 def _majorities(labels: Iterable[Label]) -> tuple[dict[str, bool], dict[str, str], int]:
-    """Return the majority of labels for each run, the notes, and how many runs are tied."""
+    """The majority of labels for each run, the notes, and how many runs are tied."""
     votes: dict[str, list[bool]] = defaultdict(list)
     notes: dict[str, str] = defaultdict(str)
     for label in labels:
@@ -258,7 +258,7 @@ def _rate(verdicts: Sequence[bool], confidence: float) -> tuple[float, Interval]
 def consistency(
     votes: Mapping[str, Sequence[bool]], confidence: float = 0.95
 ) -> Consistency | None:
-    """Return the agreement of a judge with itself; None if no run has more than one verdict.
+    """The agreement of a judge with itself; None if no run has more than one verdict.
 
     Args:
         votes: Its verdicts by trajectory id.
@@ -296,7 +296,7 @@ def agreement_growth(
     points: int = 24,
     confidence: float = 0.95,
 ) -> list[GrowthPoint]:
-    """Return how the agreement of a judge with people changed while labels came in.
+    """How the agreement of a judge with people changed while labels came in.
 
     Args:
         labels: The labels of people, the oldest first.

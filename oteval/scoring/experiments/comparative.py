@@ -64,22 +64,22 @@ class ComparativeResults:
         return iter(self.to_dicts())
 
     def __len__(self) -> int:
-        """Return how many examples were compared."""
+        """How many examples were compared."""
         return len(self.items)
 
     def pairs(self) -> list[Pair]:
-        """Return which experiment is preferred, for every two of them and every evaluator."""
+        """Which experiment is preferred, for every two of them and every evaluator."""
         return pairs_of(self.names, {item.key: item.runs for item in self.items}, self.votes)
 
     def ranking(self) -> list[Standing]:
-        """Return the Bradley-Terry ranking of three or more experiments; [] for two."""
+        """The Bradley-Terry ranking of three or more experiments; [] for two."""
         if len(self.names) < 3:
             return []
         runs = {item.key: item.runs for item in self.items}
         return standings(self.names, runs, self.votes, self.seed)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return a row for each example and repetition, with all its answers."""
+        """A row for each example and repetition, with all its answers."""
         votes: dict[tuple[str, int], list[Vote]] = {}
         for vote in self.votes:
             votes.setdefault((vote.example_id, vote.repetition), []).append(vote)
@@ -109,7 +109,7 @@ class ComparativeResults:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures as JSON values."""
+        """The figures as JSON values."""
         return {
             "comparison": self.name,
             "experiments": list(self.names),
@@ -122,7 +122,7 @@ class ComparativeResults:
 
 
 def is_experiments(target: Any) -> bool:
-    """Return whether a target is a list of experiments: their results, descriptions or names."""
+    """Whether a target is a list of experiments: their results, descriptions or names."""
     return (
         isinstance(target, (list, tuple))
         and bool(target)
@@ -233,7 +233,7 @@ def _comparison(
     description: str | None,
     metadata: Mapping[str, Any],
 ) -> Experiment:
-    """Return the description of a comparison of this many examples."""
+    """The description of a comparison of this many examples."""
     first = compared[0].experiment
     return Experiment(
         id=secrets.token_hex(8),
@@ -256,7 +256,7 @@ def _load(experiment: str | ExperimentResults | Experiment, store: Store) -> Exp
 
 
 def _items(compared: Sequence[ExperimentResults]) -> list[ComparedRuns]:
-    """Return the runs of the examples that every experiment ran without an error.
+    """The runs of the examples that every experiment ran without an error.
 
     Raises:
         ConfigError: There are fewer than two different experiments.

@@ -117,7 +117,7 @@ class Difference:
         return [*reversed(self.changed[len(self.worse) :])]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form; an infinite `detectable` is None."""
+        """The JSON form; an infinite `detectable` is None."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["worse"], values["better"] = len(self.worse), len(self.better)
         values["interval"] = list(self.interval) if self.interval else None
@@ -168,13 +168,13 @@ class Comparison:
         return [key for key in self.only_a if key in evaluated]
 
     def title_of(self, example_id: str) -> str:
-        """Return the readable name of an example of both; its id if it is unknown."""
+        """The readable name of an example of both; its id if it is unknown."""
         rows = (row for row in self.b if row.example.id == example_id)
         row = next(rows, None)
         return example_id if row is None else row.example.title
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "a": self.a.name,
             "b": self.b.name,
@@ -267,7 +267,7 @@ class _ComparisonOptions:
 
 
 def _are_scores(values: Sequence[float]) -> bool:
-    """Return whether all values are in 0 to 1."""
+    """Whether all values are in 0 to 1."""
     return min(values) >= 0 and max(values) <= 1
 
 
@@ -332,7 +332,7 @@ class _PairedFigure:
         return difference_p_value(self.deltas, bounded=self.are_scores)
 
     def detectable(self, alpha: float, power: float) -> float:
-        """Return the minimal detectable difference."""
+        """The minimal detectable difference."""
         if self.are_verdicts and len(self.deltas) < FEWEST:
             differing = sum(map(bool, self.deltas)) / len(self.deltas)
             return minimal_detectable_share(len(self.deltas), differing, alpha=alpha, power=power)

@@ -129,7 +129,7 @@ def read_dataset(path: str | Path, name: str | None = None) -> Dataset:
 def make_dataset(
     rows: Iterable[Example | Mapping[str, Any]], name: str = "data", source: str = ""
 ) -> Dataset:
-    """Return a dataset of examples, or of dicts with the keys of `read_dataset`.
+    """A dataset of examples, or of dicts with the keys of `read_dataset`.
 
     Raises:
         InputError: A dict is not an example, two have the same id, or there are none.
@@ -166,7 +166,7 @@ def _dataset_of_rows(
 
 
 def _example(row: Any, position: str) -> tuple[Example, bool]:
-    """Return an example, and whether the row has an id."""
+    """An example, and whether the row has an id."""
     if isinstance(row, Example):
         return row, True
     if not isinstance(row, Mapping):
@@ -203,7 +203,7 @@ def _kind(value: Any) -> str:
 
 
 def inputs_of(messages: Sequence[Message]) -> dict[str, Any]:
-    """Return an agent's inputs: the messages before its first answer.
+    """An agent's inputs: the messages before its first answer.
 
     A greeting before the first question is not an answer.
     """
@@ -214,7 +214,7 @@ def inputs_of(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def has_question(messages: Sequence[Message]) -> bool:
-    """Return whether `inputs_of` has text of a user, so that runs can be paired by it."""
+    """Whether `inputs_of` has text of a user, so that runs can be paired by it."""
     inputs = messages[: len(inputs_of(messages)["messages"])]
     return any(m.role == "user" and (m.content or "").strip() for m in inputs)
 
@@ -225,7 +225,7 @@ def _fields_of(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def dataset_from_trajectories(trajectories: Iterable[Trajectory], name: str) -> Dataset:
-    """Return a dataset of runs that should stay as they are.
+    """A dataset of runs that should stay as they are.
 
     Each example has a run's inputs, and all its messages as reference outputs. Its id is the first
     of the attributes `CASE_ATTRIBUTES` that the run has. A run without a captured question keeps
@@ -245,7 +245,7 @@ def dataset_from_trajectories(trajectories: Iterable[Trajectory], name: str) -> 
 
 
 def dataset_with_run(store: Store, name: str, run: Trajectory) -> Dataset | None:
-    """Return the newest version of a dataset with a run as one more example.
+    """The newest version of a dataset with a run as one more example.
 
     Args:
         store: The store that may have the dataset.
@@ -271,7 +271,7 @@ def dataset_with_run(store: Store, name: str, run: Trajectory) -> Dataset | None
 
 
 def dataset_from_references(store: Store, name: str, names: Sequence[str] = ()) -> Dataset:
-    """Return a dataset of references that were stored with `oteval reference add`.
+    """A dataset of references that were stored with `oteval reference add`.
 
     Args:
         store: The store that has them.

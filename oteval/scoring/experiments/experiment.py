@@ -244,7 +244,7 @@ class _ExperimentRun:
         self._options.report(self._progress)
 
     async def _make_run(self, task: RunTask) -> Run:
-        """Return a session as a run, or run the target on an example."""
+        """Give a session as a run, or run the target on an example."""
         run = Run(
             secrets.token_hex(8),
             self._experiment.id,
@@ -344,7 +344,7 @@ class _ExperimentRun:
 
 
 def _is_final(feedback: Feedback, version: str) -> bool:
-    """Return whether feedback is not an error, and of this version of its evaluator."""
+    """Whether feedback is not an error, and of this version of its evaluator."""
     # A judge whose budget is used up reports an error without having failed.
     failed = feedback.status == "error" or bool(
         feedback.status != "ok" and feedback.metadata.get("error")
@@ -355,7 +355,7 @@ def _is_final(feedback: Feedback, version: str) -> bool:
 def _feedback_of(
     run_id: str, evaluator: str, version: str, results: Sequence[KeyedResult], latency_ns: int
 ) -> list[Feedback]:
-    """Return the results of one call as feedback; all have the same time."""
+    """The results of one call as feedback; all have the same time."""
     now = time.time_ns()
     return [
         Feedback(

@@ -32,19 +32,19 @@ class KeyedResult(NamedTuple):
 
 
 def failed(key: str, error: BaseException | str) -> KeyedResult:
-    """Return the result of an evaluator that failed."""
+    """The result of an evaluator that failed."""
     text = error if isinstance(error, str) else describe_error(error)
     return KeyedResult(key, EvaluationResult(status="error", comment=text))
 
 
 def not_evaluated(key: str, comment: str, metadata: Mapping[str, Any] | None = None) -> KeyedResult:
-    """Return the result of an evaluator that has no verdict, although it did not fail."""
+    """The result of an evaluator that has no verdict, although it did not fail."""
     result = EvaluationResult(status="not_evaluated", comment=comment, metadata=metadata or {})
     return KeyedResult(key, result)
 
 
 def keyed_results(value: Any, name: str) -> list[KeyedResult]:
-    """Return the results in a return value. A value that is not a result becomes an error.
+    """The results in a return value. A value that is not a result becomes an error.
 
     Args:
         value: The return value.
@@ -118,7 +118,7 @@ def _from_dict(item: Mapping[str, Any], name: str) -> KeyedResult:
 
 
 def _number(value: Any) -> Any:
-    """Return a number of numpy or another package as one of Python."""
+    """A number of numpy or another package as one of Python."""
     item = getattr(value, "item", None)
     if callable(item) and not isinstance(value, (str, bool, int, float, Mapping)):
         return item()
@@ -126,6 +126,6 @@ def _number(value: Any) -> Any:
 
 
 def short_form(value: Any) -> str:
-    """Return the Python form of a value, shortened."""
+    """The Python form of a value, shortened."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."

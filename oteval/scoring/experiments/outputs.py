@@ -25,12 +25,12 @@ _PRINTED = (Number, Enum, PurePath, UUID, date, time)
 
 
 def json_form(value: Any) -> Any:
-    """Return a value as JSON values, with messages of any framework in OpenAI's form."""
+    """A value as JSON values, with messages of any framework in OpenAI's form."""
     return to_jsonable(value, _convert_messages)
 
 
 def output_form(value: Any) -> Any:
-    """Return the outputs of a target as JSON values.
+    """The outputs of a target as JSON values.
 
     Raises:
         InputError: A value has no JSON form, such as a stream that was not read. The text that
@@ -72,7 +72,7 @@ def _convert_messages(value: Any) -> Any:
 
 
 def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
-    """Return the trajectory in a target's outputs; None if they hold no messages.
+    """The trajectory in a target's outputs; None if they hold no messages.
 
     Args:
         outputs: A trajectory, a list of messages, or a dict with ``messages`` or, without
@@ -102,7 +102,7 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
 
 
 def trajectory_of_run(run: Run) -> Trajectory | None:
-    """Return the trajectory in the outputs and facts of a stored run; None without messages."""
+    """The trajectory in the outputs and facts of a stored run; None without messages."""
     if run.trajectory is not None:
         return run.trajectory
     trajectory = trajectory_of(run.outputs, run.id)
@@ -114,7 +114,7 @@ def trajectory_of_run(run: Run) -> Trajectory | None:
 
 
 def facts_of(trajectory: Trajectory | None) -> dict[str, Any]:
-    """Return the facts about a trajectory that its messages do not tell, for `Run.facts`."""
+    """The facts about a trajectory that its messages do not tell, for `Run.facts`."""
     if trajectory is None:
         return {}
     facts: dict[str, Any] = {
@@ -128,7 +128,7 @@ def facts_of(trajectory: Trajectory | None) -> dict[str, Any]:
 
 
 def _facts(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts about a run in its outputs, as fields of a trajectory."""
+    """The facts about a run in its outputs, as fields of a trajectory."""
     names = ("agent", "service")
     facts: dict[str, Any] = {
         name: outputs[name] for name in names if isinstance(outputs.get(name), str)

@@ -22,7 +22,7 @@ SESSIONS = "sessions"
 
 
 def with_common_examples(results: Sequence[ExperimentResults]) -> list[ExperimentResults]:
-    """Return the experiments, with equal ids for examples with one question.
+    """The experiments, with equal ids for examples with one question.
 
     Args:
         results: The experiments that are compared.
@@ -38,7 +38,7 @@ def with_common_examples(results: Sequence[ExperimentResults]) -> list[Experimen
 def paired_rows(
     results: Sequence[ExperimentResults],
 ) -> dict[tuple[str, int], tuple[ResultRow, ...]]:
-    """Return the runs that all experiments have, by example and repetition.
+    """The runs that all experiments have, by example and repetition.
 
     Args:
         results: The experiments, as `with_common_examples` returns them.
@@ -55,7 +55,7 @@ def paired_rows(
 
 
 def _with_repetitions(results: ExperimentResults) -> ExperimentResults:
-    """Return an experiment in which sessions with one question are repetitions of one example."""
+    """An experiment in which sessions with one question are repetitions of one example."""
     if results.dataset.name != SESSIONS:
         return results
     first_of: dict[str, Example] = {}
@@ -76,7 +76,7 @@ def _with_repetitions(results: ExperimentResults) -> ExperimentResults:
 
 
 def _counterparts(first: Dataset, second: Dataset) -> Mapping[str, Example]:
-    """Return the examples of the first dataset for those of the second that have other ids."""
+    """The examples of the first dataset for those of the second that have other ids."""
     shared = {example.id for example in first.examples}
     shared.intersection_update(example.id for example in second.examples)
     counterparts: dict[str, Example] = {}
@@ -92,7 +92,7 @@ def _counterparts(first: Dataset, second: Dataset) -> Mapping[str, Example]:
 
 
 def _by_case(dataset: Dataset, shared: Collection[str]) -> Mapping[str, list[Example]]:
-    """Return the examples whose ids are not shared, in order, by their question."""
+    """The examples whose ids are not shared, in order, by their question."""
     by_case: dict[str, list[Example]] = {}
     for example in dataset.examples:
         if example.id not in shared:
@@ -101,7 +101,7 @@ def _by_case(dataset: Dataset, shared: Collection[str]) -> Mapping[str, list[Exa
 
 
 def _renamed(results: ExperimentResults, counterparts: Mapping[str, Example]) -> ExperimentResults:
-    """Return an experiment with other examples in the place of some, by the ids of these."""
+    """An experiment with other examples in the place of some, by the ids of these."""
     if all(name == example.id for name, example in counterparts.items()):
         return results
     examples = {

@@ -77,7 +77,7 @@ class PairwiseEvaluator:
     async def compare(
         self, compared: ComparedRuns, runs: Sequence[Run], runner: AsyncRunner[str, Any]
     ) -> PairwiseAnswer:
-        """Return the answer about some runs.
+        """The answer about some runs.
 
         Raises:
             Exception: The function failed, took too long, or did not return an answer.
@@ -181,7 +181,7 @@ class ComparisonRun:
         }
 
     async def ask(self, questions: Sequence[Question]) -> list[Vote]:
-        """Return the answers, including answers of an earlier attempt."""
+        """The answers, including answers of an earlier attempt."""
         self._progress.total = len(questions)
         async with self._writer.flushing():
             jobs = (partial(self._answer, question) for question in questions)

@@ -60,7 +60,7 @@ class Plan:
 
 
 def plan_of(target: Any, data: Any, repetitions: int, store: Store) -> Plan:
-    """Return the plan of an experiment.
+    """The plan of an experiment.
 
     Args:
         target: A function from inputs to outputs, or a LangChain runnable; a list of
@@ -98,7 +98,7 @@ def plan_of(target: Any, data: Any, repetitions: int, store: Store) -> Plan:
 
 
 def _session(session: Any, source: str) -> Trajectory:
-    """Return a session as a trajectory; a dict may have an id besides its messages."""
+    """A session as a trajectory; a dict may have an id besides its messages."""
     if isinstance(session, Trajectory):
         return session
     trajectory = trajectory_of(session, "") or passed_run(session, source)
@@ -127,7 +127,7 @@ def _plan_of_sessions(sessions: Sequence[Trajectory], data: Any, store: Store) -
 
 
 def _example_ids(sessions: Sequence[Trajectory]) -> list[str]:
-    """Return the example of each session: its case, or else a hash of the question.
+    """The example of each session: its case, or else a hash of the question.
 
     A session without a case and without a captured question is an example by itself: missing
     questions do not make two sessions equal.
@@ -145,7 +145,7 @@ def _example_id(session: Trajectory, at: int) -> str:
 
 
 def _dataset_of_sessions(sessions: Sequence[Trajectory]) -> Dataset:
-    """Return a dataset of the sessions' inputs; those with one question are one example."""
+    """A dataset of the sessions' inputs; those with one question are one example."""
     examples: dict[str, Example] = {}
     for name, session in zip(_example_ids(sessions), sessions, strict=True):
         if name not in examples:
@@ -154,7 +154,7 @@ def _dataset_of_sessions(sessions: Sequence[Trajectory]) -> Dataset:
 
 
 def _match_examples(sessions: Sequence[Trajectory], dataset: Dataset) -> list[str]:
-    """Return the example of each session, matched by case, else by inputs, question or position."""
+    """The example of each session, matched by case, else by inputs, question or position."""
     ids = {example.id: example.id for example in dataset.examples}
     by_inputs = {example_id(example.inputs): example.id for example in reversed(dataset.examples)}
     by_case = {example.case: example.id for example in reversed(dataset.examples)}

@@ -32,7 +32,7 @@ class ResultRow:
     feedback: tuple[Feedback, ...] = ()
 
     def __getitem__(self, key: str) -> Any:
-        """Return a part of the row."""
+        """A part of the row."""
         if key == "evaluation_results":
             return {"results": list(self.feedback)}
         if key not in ("run", "example", "feedback"):
@@ -40,7 +40,7 @@ class ResultRow:
         return getattr(self, key)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "run_id": self.run.id,
             "example_id": self.example.id,
@@ -84,7 +84,7 @@ class Figure:
     labels: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "key": self.key,
             "evaluated": self.evaluated,
@@ -125,7 +125,7 @@ class ExperimentResults:
         return iter(self.rows)
 
     def __len__(self) -> int:
-        """Return the number of runs."""
+        """The number of runs."""
         return len(self.rows)
 
     @property
@@ -134,11 +134,11 @@ class ExperimentResults:
         return sum(bool(row.run.error) for row in self.rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return the rows as JSON values."""
+        """The rows as JSON values."""
         return [row.as_dict() for row in self.rows]
 
     def feedback(self) -> dict[str, list[tuple[ResultRow, Feedback]]]:
-        """Return the feedback of all runs by key, in the order of each key's first occurrence.
+        """The feedback of all runs by key, in the order of each key's first occurrence.
 
         A failure of an evaluator belongs to the keys that it has results for on other runs.
         """
@@ -163,14 +163,14 @@ class ExperimentResults:
         return by_key
 
     def summary(self) -> list[Figure]:
-        """Return the figure of each key."""
+        """The figure of each key."""
         return [_figure(key, members) for key, members in self.feedback().items()]
 
 
 def values_of(
     members: Sequence[tuple[ResultRow, Feedback]],
 ) -> tuple[dict[str, list[float]], bool]:
-    """Return a key's numbers by example, and whether all of them are passes or fails."""
+    """A key's numbers by example, and whether all of them are passes or fails."""
     values: dict[str, list[float]] = {}
     passes = True
     for row, feedback in members:
@@ -211,7 +211,7 @@ def _labels(evaluated: Sequence[Feedback]) -> dict[str, int]:
 
 
 def _with_k(figure: Figure, values: Sequence[Sequence[float]]) -> Figure:
-    """Return a figure with pass@k and pass^k, for every k that each example has repetitions for."""
+    """A figure with pass@k and pass^k, for every k that each example has repetitions for."""
     fewest = min(map(len, values))
     if fewest < 2:
         return figure
@@ -225,7 +225,7 @@ def _with_k(figure: Figure, values: Sequence[Sequence[float]]) -> Figure:
 
 
 def load_experiment(name: str, store: Store) -> ExperimentResults:
-    """Return the results of a stored experiment.
+    """The results of a stored experiment.
 
     Args:
         name: Its name or id, or a prefix, which means the newest experiment with it.

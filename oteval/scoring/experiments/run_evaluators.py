@@ -84,7 +84,7 @@ class Arguments:
     def bind(
         self, function: Callable[..., Any], available: Mapping[str, Any], pair: tuple[Any, Any]
     ) -> Callable[[], Any]:
-        """Return the function with its arguments filled in."""
+        """The function with its arguments filled in."""
         if self.positional:
             return partial(function, *pair)
         return partial(function, **{name: available[name] for name in self.names})
@@ -149,7 +149,7 @@ class _ConfiguredEvaluator:
 
 
 def _as_trajectory(run: Run, example: Example) -> Trajectory:
-    """Return a run as a trajectory; if only its answer is known, add its question.
+    """A run as a trajectory; if only its answer is known, add its question.
 
     Such a run, and one without messages, has the gap that its calls are not known.
     """
@@ -166,7 +166,7 @@ def _as_trajectory(run: Run, example: Example) -> Trajectory:
 
 
 def _whole_outputs(function: Any, run: Run, example: Example) -> Any:
-    """Return the outputs for a function: for an `Evaluator`, the run with its usage and gaps."""
+    """The outputs for a function: for an `Evaluator`, the run with its usage and gaps."""
     evaluators = [part for part in _described(function) if isinstance(part, Evaluator)]
     if not evaluators or (run.trajectory is None and not isinstance(run.outputs, str)):
         return run.outputs
@@ -183,7 +183,7 @@ def _only_text(inputs: Any) -> str:
 def configured(
     config: Config, store: Store, base: Path, *, own_reference_first: bool = False
 ) -> list[RunEvaluator]:
-    """Return the evaluators of an oteval.yaml; an example's reference overrides theirs.
+    """The evaluators of an oteval.yaml; an example's reference overrides theirs.
 
     Args:
         config: The configuration.
@@ -223,7 +223,7 @@ def evaluators_of(functions: Iterable[Any]) -> list[RunEvaluator]:
 
 
 def name_of(function: Any, names: set[str]) -> str:
-    """Return a name for a function that is not taken yet."""
+    """A name for a function that is not taken yet."""
     inner = getattr(function, "func", function)
     key = next((part.key for part in _described(function) if hasattr(part, "key")), None)
     name = key if isinstance(key, str) and key else getattr(inner, "__name__", "")
@@ -237,13 +237,13 @@ def name_of(function: Any, names: set[str]) -> str:
 
 
 def _described(function: Any) -> list[Any]:
-    """Return the objects that may have an evaluator's name and configuration."""
+    """The objects that may have an evaluator's name and configuration."""
     inner = getattr(function, "evaluator", None)  # of an asynchronous judge, which is a function
     return [function] if inner is None else [function, inner]
 
 
 def version_for(function: Any) -> str:
-    """Return a hash of an evaluator's configuration, or else of its code."""
+    """A hash of an evaluator's configuration, or else of its code."""
     for part in _described(function):
         describe = getattr(part, "describe", None)
         if callable(describe):
@@ -259,7 +259,7 @@ def version_for(function: Any) -> str:
 def arguments_of(
     function: Any, names: Sequence[str], implicit: Sequence[str], evaluator: str
 ) -> Arguments:
-    """Return the arguments that a function takes.
+    """The arguments that a function takes.
 
     Args:
         function: The function.

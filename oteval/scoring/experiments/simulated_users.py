@@ -52,7 +52,7 @@ class _SimulatedUser:
         self.system, self.ask, self.fixed_responses = system, ask, fixed_responses
 
     def speak(self, trajectory: Sequence[Any], *, turn_counter: int, **_: Any) -> Json:
-        """Return the user's next message."""
+        """The user's next message."""
         fixed = self._fixed(turn_counter)
         if fixed is not None:
             return fixed
@@ -60,7 +60,7 @@ class _SimulatedUser:
         return _message_in(self.ask(prompt), prompt)
 
     async def speak_async(self, trajectory: Sequence[Any], *, turn_counter: int, **_: Any) -> Json:
-        """Return the user's next message, without blocking the event loop."""
+        """The user's next message, without blocking the event loop."""
         fixed = self._fixed(turn_counter)
         if fixed is not None:
             return fixed
@@ -77,7 +77,7 @@ class _SimulatedUser:
         return dict(response)
 
     def _prompt(self, trajectory: Sequence[Any]) -> list[Json]:
-        """Return the instructions, and the conversation with the roles swapped."""
+        """The instructions, and the conversation with the roles swapped."""
         swapped = {"user": "assistant", "assistant": "user"}
         conversation = [
             {"role": swapped[message.role], "content": message.content or ""}
@@ -153,7 +153,7 @@ create_async_llm_simulated_user = _asynchronous(_simulated_user, "create_async_l
 
 
 def _message_in(reply: Any, prompt: Sequence[Json]) -> Json:
-    """Return the user's message in a reply of the model.
+    """The user's message in a reply of the model.
 
     Raises:
         JudgeError: The model failed, wrote nothing, was cut off, or saw only a part of the prompt.
@@ -188,7 +188,7 @@ def _sender(
     timeout: float,
     temperature: float | None,
 ) -> Callable[[list[Json]], Any]:
-    """Return a function that sends messages to the model."""
+    """A function that sends messages to the model."""
     if client is not None and hasattr(client, "invoke"):
         return lambda messages: client.invoke(messages)
     if model is None:

@@ -107,7 +107,7 @@ async def _evaluate(
     answers: Sequence[Any],
     reference_outputs: Any,
 ) -> list[EvaluatorResult]:
-    """Return the results of all evaluators; one that raises has a result with its error."""
+    """The results of all evaluators; one that raises has a result with its error."""
     results: list[EvaluatorResult] = []
     for evaluator in evaluators:
         try:
@@ -146,7 +146,7 @@ run_multiturn_simulation_async = _asynchronous(_simulate, "run_multiturn_simulat
 
 
 def _call(function: Callable[..., Any], *args: Any, **keywords: Any) -> IoCall[Any]:
-    """Return a call of a user's function; awaiting it returns the function's result."""
+    """A call of a user's function; awaiting it returns the function's result."""
     call = partial(function, *args, **keywords)
 
     def blocking() -> Any:
@@ -165,7 +165,7 @@ def _call(function: Callable[..., Any], *args: Any, **keywords: Any) -> IoCall[A
 
 
 def _scripted(messages: Sequence[Any]) -> Callable[..., Any]:
-    """Return a user that sends the messages of a list."""
+    """A user that sends the messages of a list."""
 
     def speak(trajectory: Any, *, turn_counter: int, **_: Any) -> Any:
         del trajectory
@@ -180,7 +180,7 @@ def _scripted(messages: Sequence[Any]) -> Callable[..., Any]:
 
 
 def _messages(value: Any, source: str) -> list[ChatCompletionMessage]:
-    """Return a return value of the app or the user as messages with ids."""
+    """A return value of the app or the user as messages with ids."""
     role = "user" if source == "user" else "assistant"
     if isinstance(value, str):
         value = {"role": role, "content": value}
@@ -201,7 +201,7 @@ def _entries(value: Any) -> list[Any]:
 
 
 def _message(entry: Any) -> list[ChatCompletionMessage]:
-    """Return a message in OpenAI's form. Its other fields are kept."""
+    """A message in OpenAI's form. Its other fields are kept."""
     entry_id = getattr(entry, "id", None)
     if isinstance(entry, Mapping) and isinstance(entry.get("role"), str):
         to_messages([entry], "it")  # raises if it is not a message
@@ -223,7 +223,7 @@ def _append(trajectory: list[ChatCompletionMessage], new: list[ChatCompletionMes
 def _outputs_for(
     evaluator: Any, trajectory: Sequence[ChatCompletionMessage], answers: Sequence[Any]
 ) -> Any:
-    """Return the conversation for an evaluator: for ours, with the gap of calls not returned."""
+    """The conversation for an evaluator: for ours, with the gap of calls not returned."""
     messages = list(trajectory)
     is_ours = isinstance(getattr(evaluator, "evaluator", evaluator), Evaluator)
     if is_ours and any(map(_is_answer_only, answers)):
@@ -232,7 +232,7 @@ def _outputs_for(
 
 
 def _is_answer_only(answer: Any) -> bool:
-    """Return whether the app returned a text, or one message that asks for no call."""
+    """Whether the app returned a text, or one message that asks for no call."""
     return isinstance(answer, str) or (
         is_message(answer) and not any(message.tool_calls for message in to_messages(answer))
     )

@@ -47,7 +47,7 @@ class PairwiseAnswer(NamedTuple):
 
 
 def answer_of(value: Any, runs: Sequence[Run], name: str) -> PairwiseAnswer:
-    """Return the return value of a pairwise evaluator as an answer.
+    """The return value of a pairwise evaluator as an answer.
 
     Args:
         value: ``{key, scores: {run_id: score} | [score, ...], comment}``, or a list of scores.
@@ -142,13 +142,13 @@ class Pair:
     confidence: float = 0.95
 
     def verdict(self) -> str:
-        """Return which is better: ``a``, ``b``, or ``no evidence``."""
+        """Which is better: ``a``, ``b``, or ``no evidence``."""
         if self.interval is None or self.interval.low <= 0.5 <= self.interval.high:
             return "no evidence"
         return "a" if self.interval.low > 0.5 else "b"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         form = {name: getattr(self, name) for name in self.__dataclass_fields__}
         form["interval"] = list(self.interval) if self.interval else None
         return {**form, "verdict": self.verdict()}
@@ -172,7 +172,7 @@ class Standing:
     interval: Interval
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "key": self.key,
             "experiment": self.name,
@@ -188,7 +188,7 @@ Runs = Mapping[ComparedKey, Sequence[Run]]
 
 
 def pairs_of(names: Sequence[str], runs: Runs, votes: Iterable[Vote]) -> list[Pair]:
-    """Return the preference between every two systems, for every evaluator.
+    """The preference between every two systems, for every evaluator.
 
     Args:
         names: The systems.
@@ -216,7 +216,7 @@ def pairs_of(names: Sequence[str], runs: Runs, votes: Iterable[Vote]) -> list[Pa
 
 
 def _win_rate_interval(preferences: Sequence[float], confidence: float) -> Interval | None:
-    """Return the interval of the win rate, which is 0 to 1 where a preference is -1 to 1."""
+    """The interval of the win rate, which is 0 to 1 where a preference is -1 to 1."""
     if not preferences:
         return None
     interval = difference_interval(preferences, bounded=True, confidence=confidence)
@@ -224,7 +224,7 @@ def _win_rate_interval(preferences: Sequence[float], confidence: float) -> Inter
 
 
 def _by_evaluator(votes: Iterable[Vote]) -> dict[str, dict[ComparedKey, list[Vote]]]:
-    """Return the votes by key and compared runs; an evaluator's failures count for its key."""
+    """The votes by key and compared runs; an evaluator's failures count for its key."""
     keys: dict[str, str] = {}
     votes_by_key: dict[str, dict[ComparedKey, list[Vote]]] = {}
     all_votes = list(votes)
@@ -280,7 +280,7 @@ def _pair(
     runs: Runs,
     votes: Mapping[ComparedKey, Sequence[Vote]],
 ) -> tuple[Pair, Sequence[float]]:
-    """Return a pair without its interval, and the mean preference of each example."""
+    """A pair without its interval, and the mean preference of each example."""
     by_example: dict[str, list[int]] = {}
     errors, twice, flips = 0, 0, 0
     firsts: list[bool] = []
@@ -327,7 +327,7 @@ def _share(preferences: Sequence[int], sign: int) -> float:
 def standings(
     names: Sequence[str], runs: Runs, votes: Iterable[Vote], seed: int = 0
 ) -> list[Standing]:
-    """Return the Bradley-Terry ranking of the systems, the best first, for every evaluator.
+    """The Bradley-Terry ranking of the systems, the best first, for every evaluator.
 
     An evaluator is left out if its votes do not connect all systems.
     """

@@ -37,7 +37,7 @@ class ScoreReader(Protocol):
         """
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the queue, as `ExportQueue.state`, with the name."""
+        """The state of the queue, as `ExportQueue.state`, with the name."""
 
     def close(self, grace: float = 0.0) -> None:
         """Stop sending; waiting entries stay on disk after `grace` seconds."""
@@ -62,7 +62,7 @@ class ScoreDestinations:
     pushes: Sequence[ScoreReader] = field(default_factory=tuple)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for people and /readyz, with `problems` in words."""
+        """The state for people and /readyz, with `problems` in words."""
         forward = self.forward.state() if self.forward else None
         events = self.events.state() if self.events else None
         pushes = [push.state() for push in self.pushes]

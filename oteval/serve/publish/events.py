@@ -75,7 +75,7 @@ class EventExporter:
         return self._queue.pump()
 
     def state(self) -> dict[str, Any]:
-        """Return the queue's state for people and metrics."""
+        """The queue's state for people and metrics."""
         return self._queue.state()
 
     def close(self, grace: float = 0.0) -> None:

@@ -40,7 +40,7 @@ BuildBody = Callable[[QueuedRequest, bytes, "QueueEntry"], bytes]
 
 
 def part_id(trace_id: str) -> bytes:
-    """Return the 16 bytes that stand for a trace in the list of sent parts."""
+    """The 16 bytes that stand for a trace in the list of sent parts."""
     try:
         raw = bytes.fromhex(trace_id)
     except ValueError:
@@ -113,7 +113,7 @@ class ExportQueue:
         self._failing_since = 0.0
 
     def __len__(self) -> int:
-        """Return the number of waiting entries."""
+        """The number of waiting entries."""
         return len(self._entries)
 
     @property
@@ -122,7 +122,7 @@ class ExportQueue:
         return self.log.size + self._refused.kept()[1]
 
     def state(self) -> dict[str, Any]:
-        """Return the state for people, /readyz and metrics."""
+        """The state for people, /readyz and metrics."""
         return {
             "waiting_requests": len(self._entries),
             "bytes": self.size,
@@ -213,7 +213,7 @@ class ExportQueue:
                 self._wake.clear()
 
     def _batch(self, begin: int = 0) -> list[QueueEntry]:
-        """Return the entries from an index on that fit into one request."""
+        """The entries from an index on that fit into one request."""
         with self.lock:
             batch: list[QueueEntry] = []
             size = 0
@@ -248,7 +248,7 @@ class ExportQueue:
             self._note_failure(result)
 
     def _is_suspicious(self) -> bool:
-        """Return whether a request may be the cause of the endpoint's internal errors."""
+        """Whether a request may be the cause of the endpoint's internal errors."""
         return self._failing_seconds() > _SUSPECT_SECONDS or self._max_batch < _MAX_BATCH
 
     def _bisect(self, batch: Sequence[QueueEntry], result: ExportResult) -> None:

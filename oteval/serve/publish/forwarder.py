@@ -116,7 +116,7 @@ class Forwarder:
             self._queue.start()
 
     def has_room(self) -> bool:
-        """Return whether more may be taken; if not, requests stay in the spool."""
+        """Whether more may be taken; if not, requests stay in the spool."""
         return self._queue.size < self._quota
 
     def take(
@@ -174,7 +174,7 @@ class Forwarder:
         self._queue.sync()
 
     def held(self, traces: Sequence[str]) -> list[str]:
-        """Return the traces of which a part is held."""
+        """The traces of which a part is held."""
         with self._lock:
             return [name for name in traces if name in self._held]
 
@@ -187,7 +187,7 @@ class Forwarder:
                     self._enqueue([entry for _, entry in held_trace.parts], trace_scores)
 
     def expiring(self, until: int, limit: int | None = None) -> list[str]:
-        """Return the traces with a part whose deadline is before a time, earliest first.
+        """The traces with a part whose deadline is before a time, earliest first.
 
         Args:
             until: The time (ns).
@@ -224,7 +224,7 @@ class Forwarder:
         return self._queue.pump()
 
     def state(self) -> dict[str, Any]:
-        """Return the state for people and metrics."""
+        """The state for people and metrics."""
         with self._lock:
             # The trace held first is the oldest, or nearly so.
             first = next((h.parts[0][0] for h in self._held.values()), None)
@@ -252,7 +252,7 @@ class Forwarder:
     def _without_forwarded(
         self, kind: Kind, encoding: Encoding, payload: bytes, parsed: TraceRequest | None
     ) -> bytes:
-        """Return a request without oteval's own events and without spans taken before."""
+        """A request without oteval's own events and without spans taken before."""
         if kind == "logs":
             try:
                 return without_own_events(payload, encoding)
@@ -353,7 +353,7 @@ def _parsed(kind: Kind, encoding: Encoding, payload: bytes) -> TraceRequest | No
 
 
 def _attributes(scores: Sequence[Score], encoding: str) -> dict[str, Any]:
-    """Return the attributes that scores add to spans, by span id, encoded."""
+    """The attributes that scores add to spans, by span id, encoded."""
     by_span: dict[str, list[Score]] = {}
     for score in scores:
         by_span.setdefault(score.span_id, []).append(score)

@@ -273,7 +273,7 @@ class ScoringMetrics:
             counter.labels(name).inc(max(0, growth))
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return bytes(generate_latest(self.registry))
 
     def _register_endpoint(

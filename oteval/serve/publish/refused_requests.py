@@ -54,7 +54,7 @@ class RefusedRequests:
         return path
 
     def kept(self) -> tuple[int, int]:
-        """Return the number of requests and their bytes, at most some seconds old."""
+        """The number of requests and their bytes, at most some seconds old."""
         now = time.monotonic()
         if not self._looked or now - self._looked > _LOOK_EVERY:
             self._looked = now

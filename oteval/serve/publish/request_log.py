@@ -125,7 +125,7 @@ class RequestLog:
         return sum(segment.size for segment in self._segments.values())
 
     def requests(self) -> list[QueuedRequest]:
-        """Return the requests in order; some of their parts may already be sent."""
+        """The requests in order; some of their parts may already be sent."""
         queued = [
             queued_request
             for segment in self._segments.values()
@@ -187,7 +187,7 @@ class RequestLog:
         self._log.restore()
 
     def read(self, request: QueuedRequest) -> bytes:
-        """Return the body of a request.
+        """The body of a request.
 
         Raises:
             OSError: It cannot be read.

@@ -50,7 +50,7 @@ class TraceRequest(Protocol):
         """The keys of its spans, in order."""
 
     def of_trace(self, trace_id: str, extra: Mapping[str, Any] | None = None) -> bytes:
-        """Return a request with the spans of one trace.
+        """A request with the spans of one trace.
 
         Args:
             trace_id: The trace, in hex.
@@ -59,7 +59,7 @@ class TraceRequest(Protocol):
         """
 
     def without(self, keys: Collection[SpanKey]) -> bytes:
-        """Return a request without some of the spans."""
+        """A request without some of the spans."""
 
 
 def parse_traces(payload: bytes, encoding: str) -> TraceRequest:
@@ -112,7 +112,7 @@ class ProtobufTraceRequest:
         return [entry.key for entry in self._entries]
 
     def of_trace(self, trace_id: str, extra: Mapping[str, bytes] | None = None) -> bytes:
-        """Return a protobuf request with the spans of one trace; see `TraceRequest.of_trace`."""
+        """A protobuf request with the spans of one trace; see `TraceRequest.of_trace`."""
         entries = self._by_trace.get(trace_id, [])
         if len(entries) == len(self._entries) and not (
             extra and any(entry.key.span_id in extra for entry in entries)
@@ -121,7 +121,7 @@ class ProtobufTraceRequest:
         return self._serialized(entries, extra or {})
 
     def without(self, keys: Collection[SpanKey]) -> bytes:
-        """Return a request without some of the spans."""
+        """A request without some of the spans."""
         return self._serialized([entry for entry in self._entries if entry.key not in keys], {})
 
     def _serialized(self, entries: list[_SpanEntry], extra: Mapping[str, bytes]) -> bytes:
@@ -182,11 +182,11 @@ class JsonTraceRequest:
         return self._keys
 
     def of_trace(self, trace_id: str, extra: Mapping[str, list[Any]] | None = None) -> bytes:
-        """Return a JSON request with the spans of one trace; see `TraceRequest.of_trace`."""
+        """A JSON request with the spans of one trace; see `TraceRequest.of_trace`."""
         return self._select(lambda key: key.trace_id == trace_id, extra or {})
 
     def without(self, keys: Collection[SpanKey]) -> bytes:
-        """Return a request without some of the spans."""
+        """A request without some of the spans."""
         return self._select(lambda key: key not in keys, {})
 
     def _scopes(self) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Any]]]:
@@ -223,7 +223,7 @@ class JsonTraceRequest:
 
 
 def without_own_events(payload: bytes, encoding: str) -> bytes:
-    """Return a request for logs without the score events that oteval emitted.
+    """A request for logs without the score events that oteval emitted.
 
     Returns:
         The request; `payload` itself if nothing was removed, b"" if nothing is left.
@@ -273,7 +273,7 @@ def _without_own_events_json(payload: bytes) -> bytes:
 
 
 def _items(value: Any, *names: str) -> list[Any]:
-    """Return the list under the first of the names that has one."""
+    """The list under the first of the names that has one."""
     for name in names:
         items = value.get(name)
         if items:

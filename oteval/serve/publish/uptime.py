@@ -44,7 +44,7 @@ class Uptime:
                 os.pwrite(self._file, _RUN.pack(self._begun, now), self._at)
 
     def due(self, since: int, wait: int) -> int:
-        """Return when the server will have run for `wait` ns since a time, if it keeps running.
+        """When the server will have run for `wait` ns since a time, if it keeps running.
 
         Args:
             since: The time (ns).
@@ -83,6 +83,6 @@ def _write_runs(path: Path, runs: list[tuple[int, int]]) -> int:
 
 
 def _gaps(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the times between runs, except where the clock was set back."""
+    """The times between runs, except where the clock was set back."""
     pairs = pairwise(runs)
     return [(end, begin) for (_, end), (begin, _) in pairs if begin > end]

@@ -149,7 +149,7 @@ class Archive:
         return removed
 
     def holds(self, trace_ids: Sequence[str]) -> bool:
-        """Return whether the archive has rows of some traces."""
+        """Whether the archive has rows of some traces."""
         return any(self._reader.files(kind, trace_ids) for kind in SCHEMAS)
 
     def _folder(self, root: Path) -> ArchiveFolder:

@@ -159,7 +159,7 @@ class ArchiveFolder:
 
 
 def unfinished_files(connection: duckdb.DuckDBPyConnection, base: Path) -> list[tuple[int, Path]]:
-    """Return the number and path of each file that is being written or was replaced.
+    """The number and path of each file that is being written or was replaced.
 
     Args:
         connection: The store's connection.
@@ -172,12 +172,12 @@ def unfinished_files(connection: duckdb.DuckDBPyConnection, base: Path) -> list[
 
 
 def root_of(path: Path) -> Path:
-    """Return the archive's folder, which has a file's folders for the date and the bucket."""
+    """The archive's folder, which has a file's folders for the date and the bucket."""
     return path.parent.parent.parent
 
 
 def _free_path(folder: Path, kind: str, file_number: int) -> Path:
-    """Return an unused path, since the folder may also hold files of another database."""
+    """An unused path, since the folder may also hold files of another database."""
     path = folder / f"{kind}-{file_number:08}.parquet"
     extra = 0
     while path.exists():

@@ -44,7 +44,7 @@ class ArchivePart(NamedTuple):
     last_seq: int
 
     def condition(self, kind: str) -> tuple[str, list[Any]]:
-        """Return the condition on the part's rows of ``spans`` or ``logs``, and its parameters.
+        """The condition on the part's rows of ``spans`` or ``logs``, and its parameters.
 
         The query also needs the traces as the table ``wanted``.
         """
@@ -61,7 +61,7 @@ class ArchivePart(NamedTuple):
 
 
 def day_folder(part: ArchivePart) -> str:
-    """Return the folder of a part, relative to the archive's."""
+    """The folder of a part, relative to the archive's."""
     date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=part.day)
     return f"date={date:%Y-%m-%d}/bucket={part.bucket:02}"
 

@@ -47,7 +47,7 @@ class ArchiveReader:
         self.base = Path(database).absolute().parent
 
     def count(self, kind: str) -> int:
-        """Return the number of archived rows of a kind."""
+        """The number of archived rows of a kind."""
         return number(
             self._connection,
             'SELECT coalesce(sum("rows"), 0) FROM archived_files '
@@ -56,7 +56,7 @@ class ArchiveReader:
         )
 
     def of_traces(self, kind: str, trace_ids: Sequence[str]) -> pa.Table:
-        """Return all archived rows of a kind that some traces have.
+        """All archived rows of a kind that some traces have.
 
         Raises:
             ArchiveMissing: One of the files is missing.
@@ -89,12 +89,12 @@ class ArchiveReader:
             yield from self.read(path, kind).to_batches()
 
     def without_archived(self, kind: str, table: pa.Table) -> pa.Table:
-        """Return the rows of a table that are not archived yet."""
+        """The rows of a table that are not archived yet."""
         traces = sorted(set(filter(None, table["trace_id"].unique().to_pylist())))
         return rows_not_in(self.of_traces(kind, traces), table, kind)
 
     def files(self, kind: str, trace_ids: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """Return the files of a kind with rows of some traces, each with the traces it has."""
+        """The files of a kind with rows of some traces, each with the traces it has."""
         if not trace_ids or not self._has_files():
             return []
         with wanted(self._connection, "trace_id", trace_ids):
@@ -110,11 +110,11 @@ class ArchiveReader:
         return [(str(path), list(traces)) for path, traces in rows]
 
     def _has_files(self) -> bool:
-        """Return whether there is an archive. Most databases have none, and the look-up is slow."""
+        """Whether there is an archive. Most databases have none, and the look-up is slow."""
         return bool(number(self._connection, "SELECT count(*) FROM archived_files"))
 
     def read(self, path: str, kind: str, trace_ids: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of a file.
+        """The rows of a file.
 
         Args:
             path: The file, relative to the database's folder.
@@ -143,7 +143,7 @@ class ArchiveReader:
 
 
 def rows_not_in(hot_rows: pa.Table, table: pa.Table, kind: str) -> pa.Table:
-    """Return the rows of a table that a second table of the same kind does not have."""
+    """The rows of a table that a second table of the same kind does not have."""
     if not table.num_rows or not hot_rows.num_rows:
         return table
     names = _IDENTITY[kind]

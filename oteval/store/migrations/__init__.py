@@ -18,7 +18,7 @@ __all__ = ["applied", "migrate", "newest"]
 
 
 def _scripts() -> dict[int, str]:
-    """Return the text of each migration by its number."""
+    """The text of each migration by its number."""
     scripts = {}
     for entry in resources.files(__name__).iterdir():
         if entry.name.endswith(".sql"):
@@ -27,12 +27,12 @@ def _scripts() -> dict[int, str]:
 
 
 def newest() -> int:
-    """Return the number of the newest migration that this version of oteval knows."""
+    """The number of the newest migration that this version of oteval knows."""
     return max(_scripts())
 
 
 def applied(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of the last migration that was applied to a database, or 0."""
+    """The number of the last migration that was applied to a database, or 0."""
     try:
         return number(connection, "SELECT coalesce(max(number), 0) FROM main.migrations")
     except (duckdb.BinderException, duckdb.CatalogException):

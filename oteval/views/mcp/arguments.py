@@ -33,7 +33,7 @@ class ToolArguments(BaseModel):
 
 
 def as_list(value: Any) -> Any:
-    """Return a text as a list of it, and other values as they are: models often leave it out."""
+    """A text as a list of it, and other values as they are: models often leave it out."""
     return [value] if isinstance(value, str) else value
 
 
@@ -66,7 +66,7 @@ class RunFilters(ToolArguments):
     )
 
     def selection(self) -> Selection:
-        """Return the filters as a selection.
+        """The filters as a selection.
 
         Raises:
             ConfigError: One cannot be parsed.
@@ -93,7 +93,7 @@ class McpTool(Generic[_A]):
     writes: bool = False
 
     def call(self, workspace: Workspace, arguments: Any) -> str:
-        """Return the result for arguments as a client sent them.
+        """The result for arguments as a client sent them.
 
         Raises:
             OtevalError: An argument is wrong, or a file or the database cannot be used.
@@ -102,7 +102,7 @@ class McpTool(Generic[_A]):
 
 
 def parse_arguments(kind: type[_A], arguments: Any) -> _A:
-    """Return arguments that a client sent.
+    """Arguments that a client sent.
 
     Raises:
         ConfigError: One is wrong.

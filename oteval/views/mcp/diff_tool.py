@@ -94,7 +94,7 @@ def _run_side(store: Store, name: str, earlier: bool) -> _ComparedSide:
 
 
 def _other_side(workspace: Workspace, store: Store, arguments: _DiffRuns) -> _ComparedSide:
-    """Return the side that the run is compared with.
+    """The side that the run is compared with.
 
     Raises:
         ConfigError: More than one was given, or no configuration names a reference.
@@ -132,7 +132,7 @@ def _summary(pairs: Sequence[AlignedPair], first: int | None) -> str:
 
 
 def _same_calls(left: _ComparedSide, right: _ComparedSide) -> int | None:
-    """Return how many calls are the same at the beginning, or None if all calls are."""
+    """How many calls are the same at the beginning, or None if all calls are."""
     ours, theirs = _calls(left), _calls(right)
     pairs = zip(ours, theirs, strict=False)
     differing = (
@@ -145,7 +145,7 @@ def _same_calls(left: _ComparedSide, right: _ComparedSide) -> int | None:
 
 
 def _different_calls(left: _ComparedSide, right: _ComparedSide, same: int) -> dict[str, Any]:
-    """Return the row of the first calls that differ."""
+    """The row of the first calls that differ."""
     ours, theirs = _calls(left), _calls(right)
     in_another_order = sorted(map(_key, ours)) == sorted(map(_key, theirs))
     return given(
@@ -160,7 +160,7 @@ def _different_calls(left: _ComparedSide, right: _ComparedSide, same: int) -> di
 
 
 def _row_of_call(pairs: Sequence[AlignedPair], side: _ComparedSide, number: int) -> int | None:
-    """Return the row of the right side's call with a number; None if it has fewer."""
+    """The row of the right side's call with a number; None if it has fewer."""
     calls = _calls(side)
     if number >= len(calls):
         return None
@@ -227,7 +227,7 @@ def _message(
 
 
 def _shared(pair: AlignedPair) -> int:
-    """Return where to begin two texts so that their first difference is near."""
+    """Where to begin two texts so that their first difference is near."""
     if pair.left is None or pair.right is None:
         return 0
     left_text, right_text = pair.left.content or "", pair.right.content or ""

@@ -130,7 +130,7 @@ def _alert_rows(store: Store, config: Config) -> Iterator[dict[str, Any]]:
 
 
 def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the times of a row as texts, in place of the numbers."""
+    """The times of a row as texts, in place of the numbers."""
     times = {
         name.removesuffix("_ns"): clock(value) if value else None
         for name, value in row.items()

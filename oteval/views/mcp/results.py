@@ -56,7 +56,7 @@ class DataBlock:
         return True
 
     def text(self, *lines: str) -> str:
-        """Return a result: lines that oteval wrote, and the block unless it is empty."""
+        """A result: lines that oteval wrote, and the block unless it is empty."""
         if not self._rows:
             return "\n".join(lines)
         nonce = new_nonce()
@@ -65,7 +65,7 @@ class DataBlock:
 
 
 def bounded_json(value: Any, size: int) -> str:
-    """Return a value as one line of JSON with at most so many characters.
+    """A value as one line of JSON with at most so many characters.
 
     Long texts and lists are cut, and say how much is missing.
 
@@ -83,7 +83,7 @@ def bounded_json(value: Any, size: int) -> str:
 
 
 def fitting(text: str, size: int) -> str:
-    """Return the longest beginning of a text, about, whose JSON has at most so many characters."""
+    """The longest beginning of a text, about, whose JSON has at most so many characters."""
     part = text[: max(1, size)]
     while len(part) > 1 and (needed := len(encode_data(part))) > size:
         part = part[: max(1, min(len(part) - 1, len(part) * size // needed))]
@@ -91,7 +91,7 @@ def fitting(text: str, size: int) -> str:
 
 
 def _cut(value: Any, longest: int, most: int, depth: int = 0) -> Any:
-    """Return a value with texts and lists cut."""
+    """A value with texts and lists cut."""
     if isinstance(value, str):
         return _cut_text(value, longest)
     if isinstance(value, dict):

@@ -82,7 +82,7 @@ def _list_runs(workspace: Workspace, arguments: _ListRuns) -> str:
 
 
 def _key_of(text: str) -> RunKey | None:
-    """Return the key that a page ended with, None without text.
+    """The key that a page ended with, None without text.
 
     Raises:
         ConfigError: The text is not a key.
@@ -133,7 +133,7 @@ def _show_run(workspace: Workspace, arguments: _ShowRun) -> str:
 
 
 def _unscored(workspace: Workspace, run: Trajectory, scores: Sequence[Score]) -> dict[str, str]:
-    """Return why evaluators of the configuration gave a run no score; empty without a file."""
+    """Why evaluators of the configuration gave a run no score; empty without a file."""
     try:
         config = workspace.config()
     except ConfigError:
@@ -183,13 +183,13 @@ def _whole(block: DataBlock, run: Trajectory, start: int, offset: int) -> str:
 
 
 def _size_at_most(row: dict[str, Any], size: int) -> bool:
-    """Return whether the JSON of a row has at most so many characters."""
+    """Whether the JSON of a row has at most so many characters."""
     text = row.get("text") or ""
     return len(text) <= size and len(encode_data(row)) <= size
 
 
 def _body(message: Message) -> str:
-    """Return a message as text: its content, or its JSON if it has calls or parts.
+    """A message as text: its content, or its JSON if it has calls or parts.
 
     The base64 of files is left out, as in all blocks.
     """

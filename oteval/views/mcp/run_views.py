@@ -23,12 +23,12 @@ _MAX_CALLS = 20
 
 
 def given(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row without its empty entries; zeros and False stay."""
+    """A row without its empty entries; zeros and False stay."""
     return {name: cell for name, cell in row.items() if cell not in (None, "", [], {}, ())}
 
 
 def run_row(row: RunRow, scores: Sequence[Score], columns: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a run in a list of runs, with the reason of each score that did not pass.
+    """A run in a list of runs, with the reason of each score that did not pass.
 
     Args:
         row: The run, with `LISTED_COLUMNS` and the columns.
@@ -62,7 +62,7 @@ def _rounded(value: Any) -> Any:
 def run_head(
     run: Trajectory, scores: Sequence[Score], unscored: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return everything about a run but its messages.
+    """Everything about a run but its messages.
 
     Args:
         run: The run.
@@ -95,7 +95,7 @@ def run_head(
 
 
 def score_row(score: Score) -> dict[str, Any]:
-    """Return a score with its reason."""
+    """A score with its reason."""
     outcome: str = score.status
     if score.status == "ok":
         outcome = {True: "pass", False: "fail", None: "no verdict"}[score.passed]
@@ -113,7 +113,7 @@ def score_row(score: Score) -> dict[str, Any]:
 def message_row(
     number: int | None, message: Message, tools: Mapping[str, str], text: str | None
 ) -> dict[str, Any]:
-    """Return a message.
+    """A message.
 
     Args:
         number: Its number in the conversation.

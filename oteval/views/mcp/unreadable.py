@@ -40,7 +40,7 @@ class AnsweringStream:
         return getattr(self._incoming, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next message that can be read."""
+        """The next message that can be read."""
         while True:
             item = await self._incoming.receive()
             if not isinstance(item, Exception):
@@ -76,7 +76,7 @@ class AnsweringStream:
 
 
 def refusal(error: Exception) -> types.JSONRPCError:
-    """Return the answer to a message that cannot be read.
+    """The answer to a message that cannot be read.
 
     Args:
         error: The error of the parser, which has the message.
@@ -98,7 +98,7 @@ def refusal(error: Exception) -> types.JSONRPCError:
 
 
 def _id_of(line: str) -> int | str | None:
-    """Return the id in a line that is not valid JSON, or None where it is not certain."""
+    """The id in a line that is not valid JSON, or None where it is not certain."""
     ends = (line[:_LOOKED_AT], line[-_LOOKED_AT:]) if len(line) > 2 * _LOOKED_AT else (line,)
     ids = {match.groups() for end in ends for match in _ID.finditer(end)}
     if len(ids) != 1:

@@ -98,7 +98,7 @@ class Workspace:
         return Path(self.config_path).parent
 
     def config(self) -> Config:
-        """Return the configuration as the file is now.
+        """The configuration as the file is now.
 
         Raises:
             ConfigError: It is missing or wrong.

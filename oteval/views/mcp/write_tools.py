@@ -82,7 +82,7 @@ def _score_runs(workspace: Workspace, arguments: _ScoreRuns) -> str:
 
 
 def _with_evaluators(config: Config, names: Sequence[str], path: str) -> Config:
-    """Return a configuration with some of its evaluators, and their gates."""
+    """A configuration with some of its evaluators, and their gates."""
     config = require_evaluators(config, path)
     evaluator_names = [evaluator.name for evaluator in config.evaluators]
     unknown = [name for name in names if name not in evaluator_names]

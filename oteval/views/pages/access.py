@@ -78,7 +78,7 @@ class PageAccess:
 
     @classmethod
     def for_one_user(cls, name: str, *, may_act: bool = True) -> PageAccess:
-        """Return the access of one person, who logs in by a link with a code.
+        """The access of one person, who logs in by a link with a code.
 
         Args:
             name: The person's name, for labels and the audit log.
@@ -89,7 +89,7 @@ class PageAccess:
         return cls(tokens, accepts_links=True)
 
     def link_code(self, on_used: Callable[[], None] = lambda: None) -> str:
-        """Return a new code for a link, which logs in once.
+        """A new code for a link, which logs in once.
 
         Other users of the machine can read the arguments of commands, and so a link that a browser
         is started with. A browser also keeps links in its history.
@@ -102,7 +102,7 @@ class PageAccess:
         return code
 
     def redeem(self, code: str, peer: str = "") -> str:
-        """Return the cookie of a new session for a code, or "" if it is unknown or was used.
+        """The cookie of a new session for a code, or "" if it is unknown or was used.
 
         Args:
             code: The code.
@@ -116,7 +116,7 @@ class PageAccess:
         return self._cookie_of(self._access.tokens[0].digest)
 
     def log_in(self, token: str, peer: str = "") -> str:
-        """Return the cookie of a new session, or "" if a token is unknown or not for reading.
+        """The cookie of a new session, or "" if a token is unknown or not for reading.
 
         Args:
             token: The token.
@@ -161,6 +161,6 @@ class PageAccess:
 
 
 def cookie_name(host: str) -> str:
-    """Return the name of the cookie for a ``Host`` header."""
+    """The name of the cookie for a ``Host`` header."""
     port = host.rpartition(":")[2]
     return f"oteval_{port}" if port.isascii() and port.isdecimal() else "oteval"

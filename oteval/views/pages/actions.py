@@ -45,7 +45,7 @@ _Action = Callable[[Site, str, _Form, str], Awaitable[Response | str]]
 
 
 def action_routes(site: Site) -> list[Route]:
-    """Return the routes of the actions on a run."""
+    """The routes of the actions on a run."""
     scoring: set[asyncio.Task[None]] = set()
 
     async def score(site: Site, run_id: str, form: _Form, actor: str) -> str:
@@ -96,7 +96,7 @@ async def _label(site: Site, run_id: str, form: _Form, actor: str) -> str:
 
 
 def label_of(form: _Form, run_id: str, person: str) -> Label:
-    """Return the label of a form.
+    """The label of a form.
 
     Raises:
         ConfigError: The verdict is missing, the score not a number, or a text too long.
@@ -113,7 +113,7 @@ def label_of(form: _Form, run_id: str, person: str) -> Label:
 
 
 def _number(text: str) -> float:
-    """Return the score that a person wrote, with a point or a comma before the decimals.
+    """The score that a person wrote, with a point or a comma before the decimals.
 
     Raises:
         ConfigError: The text is not a number, or its comma may separate thousands.
@@ -231,7 +231,7 @@ def _note(store: Store, site: Site, actor: str, action: str, run_id: str, **more
 
 
 def _name(form: _Form, field: str) -> str:
-    """Return a name that a visitor gave.
+    """A name that a visitor gave.
 
     Raises:
         ConfigError: It is missing, too long or has control characters.

@@ -21,7 +21,7 @@ SNOOZES = {"1h": _HOUR, "8h": 8 * _HOUR, "1d": 24 * _HOUR, "7d": 168 * _HOUR, "0
 
 
 def alert_action_routes(site: Site) -> list[Route]:
-    """Return the routes of the actions on alerts."""
+    """The routes of the actions on alerts."""
 
     async def acknowledge(request: Request) -> Response:
         await acting_form(request)
@@ -69,7 +69,7 @@ def snoozed_until(store: Store, now_ns: int) -> dict[str, int]:
 
 
 def _episode(store: Store, name: str) -> StoredEpisode:
-    """Return the lasting episode with an id.
+    """The lasting episode with an id.
 
     Raises:
         HTTPException: No episode has the id, or it has ended.

@@ -65,7 +65,7 @@ class Alert:
 
 
 def alerts_routes(site: Site) -> list[Route]:
-    """Return the route of alerts."""
+    """The route of alerts."""
 
     async def alerts(request: Request) -> Response:  # noqa: ARG001
         found = await site.read(lambda store: alerts_of(store.monitors.episodes()))
@@ -85,7 +85,7 @@ def alerts_routes(site: Site) -> list[Route]:
 
 
 def open_alerts(store: Store) -> Sequence[Alert]:
-    """Return the alerts that last, the newest first."""
+    """The alerts that last, the newest first."""
     return [one for one in alerts_of(store.monitors.episodes(open_only=True)) if one.is_open]
 
 
@@ -127,7 +127,7 @@ def _alert(one: StoredEpisode) -> Alert:
 
 
 def _group(text: str) -> str:
-    """Return a group's values, a JSON list, as text."""
+    """A group's values, a JSON list, as text."""
     try:
         values = json.loads(text)
     except ValueError:
@@ -149,7 +149,7 @@ def _figure(value: float | None, interval: Any) -> str:
 
 
 def _slices(found: Any) -> list[str]:
-    """Return the slices in which a figure changed most, in words."""
+    """The slices in which a figure changed most, in words."""
     if not isinstance(found, list):
         return []
     texts = []

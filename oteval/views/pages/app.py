@@ -54,7 +54,7 @@ _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
-    """Return the application that shows a store.
+    """The application that shows a store.
 
     Args:
         site: The store, and the configuration by which it was scored.
@@ -87,7 +87,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
 
 
 def _guarded(endpoint: _Endpoint, site: Site) -> _Endpoint:
-    """Return an endpoint that answers any error with a page, and notes that the site is used."""
+    """An endpoint that answers any error with a page, and notes that the site is used."""
 
     async def guarded(request: Request) -> Response:
         site.note_use()
@@ -111,7 +111,7 @@ async def _icon(_: Request) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Return the page for an error, with its reason."""
+    """The page for an error, with its reason."""
     status, reason = 500, "oteval failed on this page; the log has the details"
     if isinstance(error, HTTPException):
         status = error.status_code

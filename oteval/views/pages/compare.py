@@ -161,7 +161,7 @@ class ComparePage:
 
 
 def compare_routes(site: Site) -> list[Route]:
-    """Return the route of comparisons."""
+    """The route of comparisons."""
 
     async def compare(request: Request) -> Response:
         query = request.query_params
@@ -218,7 +218,7 @@ def _side(store: Store, site: Site, run: Trajectory) -> ComparedSide:
 
 
 def last_pass(store: Store, name: str) -> str:
-    """Return the id of a run of the same agent that passes where another one fails.
+    """The id of a run of the same agent that passes where another one fails.
 
     The last one before it is preferred, and among the last ones one that passes wherever the other
     fails, and then one with the same question. Later runs are looked at only if none before it
@@ -267,7 +267,7 @@ def last_pass(store: Store, name: str) -> str:
 
 
 def _case(values: RunValues) -> tuple[int, str] | None:
-    """Return the beginning of a question and its turn, by a run's columns; None without one."""
+    """The beginning of a question and its turn, by a run's columns; None without one."""
     question = normal_text((values("asked") or "")[:LONGEST_ASKED])[:_COMPARED]
     return (values("turn"), question) if question else None
 
@@ -275,7 +275,7 @@ def _case(values: RunValues) -> tuple[int, str] | None:
 def reference_of(
     config: Config, store: Store, base: Path, evaluator: str, run: Trajectory
 ) -> Trajectory:
-    """Return the reference by which an evaluator scores a run, as a trajectory.
+    """The reference by which an evaluator scores a run, as a trajectory.
 
     Raises:
         NotFound: The configuration has no such evaluator, or the run has no reference.
@@ -294,7 +294,7 @@ def reference_of(
 def compare_page(
     left: Trajectory, right: Trajectory, first_side: ComparedSide, second_side: ComparedSide
 ) -> ComparePage:
-    """Return the page that compares two trajectories.
+    """The page that compares two trajectories.
 
     Args:
         left: The first.
@@ -347,7 +347,7 @@ def _steps(messages: Sequence[Message]) -> list[ComparedStep]:
 
 
 def _shown(run: Trajectory, steps: Sequence[ComparedStep | None]) -> list[Mapping[str, Any] | None]:
-    """Return the texts of those steps of a run that are shown; None where it has none."""
+    """The texts of those steps of a run that are shown; None where it has none."""
     own = run.own_messages
     texts = sum(1 + min(_MOST_CALLS, len(step.message.tool_calls)) for step in steps if step)
     longest = max(_SHORTEST, min(_LONGEST, _ROOM // max(1, texts)))
@@ -360,7 +360,7 @@ def _shown(run: Trajectory, steps: Sequence[ComparedStep | None]) -> list[Mappin
 def _shown_step(
     message: Message, step: ComparedStep, number: int, longest: int
 ) -> Mapping[str, Any]:
-    """Return the texts of a step, from those of its message."""
+    """The texts of a step, from those of its message."""
     calls = message.tool_calls[:_MOST_CALLS]
     if step.call_at is not None:
         calls = message.tool_calls[step.call_at : step.call_at + 1]
@@ -373,7 +373,7 @@ def _shown_step(
 
 
 def _spaced(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a tool's result with the same white space as others, if it is JSON."""
+    """A tool's result with the same white space as others, if it is JSON."""
     text = str(message.get("text", ""))
     if message["role"] != "tool" or not text.startswith(("{", "[")):
         return message
@@ -431,7 +431,7 @@ def _message(
 
 
 def _different(text: str, other: str | None) -> DifferentText:
-    """Return a text with the piece that another one does not have."""
+    """A text with the piece that another one does not have."""
     if other is None or text == other:
         return DifferentText(text, "", "")
     pairs = zip(text, other, strict=False)
@@ -447,5 +447,5 @@ def _different(text: str, other: str | None) -> DifferentText:
 
 
 def _is_of_word(character: str) -> bool:
-    """Return whether a character is part of a word or number, which is marked as a whole."""
+    """Whether a character is part of a word or number, which is marked as a whole."""
     return character.isalnum() or character in "._-"

@@ -38,7 +38,7 @@ class ConversationPart:
 
 
 def conversation_part(run: Trajectory, first: int, *, is_whole: bool) -> ConversationPart:
-    """Return the part that begins with a message; the first part if none does."""
+    """The part that begins with a message; the first part if none does."""
     conversation = run.messages if is_whole else run.own_messages
     start = 0 if is_whole else run.new_from
     end = start + len(conversation)
@@ -56,7 +56,7 @@ def conversation_part(run: Trajectory, first: int, *, is_whole: bool) -> Convers
 
 
 def _answered_tools(run: Trajectory, messages: Sequence[Message]) -> Mapping[str, str]:
-    """Return the names of the tools whose results are among some messages, by the ids of calls."""
+    """The names of the tools whose results are among some messages, by the ids of calls."""
     answered = {message.tool_call_id for message in messages}
     calls = (call for message in run.messages for call in message.tool_calls)
     return {

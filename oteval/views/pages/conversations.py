@@ -78,7 +78,7 @@ class ConversationsPage:
 
 
 def conversations_routes(site: Site) -> list[Route]:
-    """Return the routes of conversations."""
+    """The routes of conversations."""
 
     async def conversations(request: Request) -> Response:
         after = key_of(request.query_params.get("after", ""))
@@ -123,7 +123,7 @@ def conversations_routes(site: Site) -> list[Route]:
 def conversations_page(
     store: Store, search: RunSearch, after: RunKey | None, prices: Prices
 ) -> ConversationsPage:
-    """Return a page of the conversations in which a run matches, the latest first.
+    """A page of the conversations in which a run matches, the latest first.
 
     A conversation is listed by its latest run that matches, so that it is on one page only.
 
@@ -174,7 +174,7 @@ def conversations_page(
 
 
 def _in_other_conversations(search: RunSearch, seen: Mapping[str, ConversationRuns]) -> RunSearch:
-    """Return a search for runs in conversations, without those of long ones that were seen."""
+    """A search for runs in conversations, without those of long ones that were seen."""
     # The runs of the others are too few to fill a page.
     names = ["", *(name for name, runs in seen.items() if runs.count > _LONG)]
     others = tuple(Condition("conversation", "!=", name) for name in names)
@@ -189,7 +189,7 @@ def _on_earlier_pages(
     members: Mapping[str, ConversationRuns],
     after: RunKey | None,
 ) -> set[str]:
-    """Return the conversations that are listed before this page, by a newer run that matches."""
+    """The conversations that are listed before this page, by a newer run that matches."""
     if after is None:
         return set()
     newer = {name for name, runs in members.items() if runs.latest[0] >= after}
@@ -220,7 +220,7 @@ def _items(
     prices: Prices,
     scores: ListedScores,
 ) -> tuple[ConversationItem, ...]:
-    """Return the lines of the conversations of some runs."""
+    """The lines of the conversations of some runs."""
     every = [key for row in rows for key in members[row["conversation"]].latest]
     scores_by_run = scores.of([key.id for key in every])
     failing = {

@@ -43,7 +43,7 @@ class Deployments:
     services: Mapping[str, AbstractSet[str]] | None = None
 
     def of(self, agent: str, service: str) -> tuple[DeploymentMark, ...]:
-        """Return the latest deployments of an agent, or of a service for runs without one.
+        """The latest deployments of an agent, or of a service for runs without one.
 
         Args:
             agent: The agent, or "".
@@ -62,7 +62,7 @@ class Deployments:
 
 
 def read_deployments(store: Store, first_ns: int, last_ns: int) -> Deployments:
-    """Return the deployments of a period that monitors have seen, or that somebody has marked.
+    """The deployments of a period that monitors have seen, or that somebody has marked.
 
     Args:
         store: The store.

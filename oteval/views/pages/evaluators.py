@@ -197,7 +197,7 @@ class EvaluatorPage:
 
 
 def evaluators_routes(site: Site) -> list[Route]:
-    """Return the routes of evaluators."""
+    """The routes of evaluators."""
 
     async def evaluators(request: Request) -> Response:
         search, period = _filters(request)
@@ -238,7 +238,7 @@ def evaluators_routes(site: Site) -> list[Route]:
 def evaluators_figures(
     site: Site, names: Sequence[str]
 ) -> list[tuple[Hashable, Callable[[Store], object]]]:
-    """Return the figures of the list and of some evaluators: their keys, and how they are read.
+    """The figures of the list and of some evaluators: their keys, and how they are read.
 
     Args:
         site: The site.
@@ -254,7 +254,7 @@ def evaluators_figures(
 def _one(
     site: Site, name: str, search: RunSearch, period: str
 ) -> tuple[Hashable, Callable[[Store], EvaluatorPage]]:
-    """Return the key of the page of an evaluator, and the function that reads it."""
+    """The key of the page of an evaluator, and the function that reads it."""
     return (
         ("evaluator", name, *search.key, period),
         lambda store: evaluator_page(store, name, search, period, site.prices, now_ns=site.clock()),
@@ -262,7 +262,7 @@ def _one(
 
 
 def _all(site: Site, search: RunSearch, period: str) -> tuple[Hashable, Callable[[Store], _Found]]:
-    """Return the key of the list of evaluators, and the function that reads it."""
+    """The key of the list of evaluators, and the function that reads it."""
     return (
         ("evaluators", *search.key, period),
         lambda store: _read_all(store, search.selection, period, site.clock()),
@@ -270,7 +270,7 @@ def _all(site: Site, search: RunSearch, period: str) -> tuple[Hashable, Callable
 
 
 def _filters(request: Request) -> tuple[RunSearch, str]:
-    """Return the filter for runs and the period of a request.
+    """The filter for runs and the period of a request.
 
     Raises:
         ConfigError: They are wrong, or have no column.
@@ -293,7 +293,7 @@ def _periods(path: str, search: RunSearch) -> tuple[tuple[str, str], ...]:
 
 
 def _kinds(site: Site) -> Mapping[str, str] | None:
-    """Return the types of the configured evaluators by name; None without a configuration."""
+    """The types of the configured evaluators by name; None without a configuration."""
     config, _ = site.config()
     return (
         None
@@ -306,7 +306,7 @@ _Found = tuple[tuple[int, int] | None, Mapping[str, int], Sequence[EvaluatorVerd
 
 
 def _read_all(store: Store, selection: Selection, period: str, now_ns: int) -> _Found:
-    """Return the period, the newest score of each evaluator, and the verdicts in the period."""
+    """The period, the newest score of each evaluator, and the verdicts in the period."""
     extent = extent_of(store, period, now_ns, selection)
     names = store.evaluator_figures.names()
     if extent is None:
@@ -324,7 +324,7 @@ def evaluators_page(
     search: RunSearch,
     period: str,
 ) -> EvaluatorsPage:
-    """Return the list of evaluators.
+    """The list of evaluators.
 
     Args:
         extent: The period (ns since the epoch), None without runs.
@@ -362,7 +362,7 @@ def evaluators_page(
 def evaluator_page(
     store: Store, name: str, search: RunSearch, period: str, prices: Prices, *, now_ns: int
 ) -> EvaluatorPage:
-    """Return the page of an evaluator.
+    """The page of an evaluator.
 
     Args:
         store: The store.
@@ -401,7 +401,7 @@ def evaluator_page(
 
 
 def _charts(verdicts: EvaluatorVerdicts, first: int, last: int) -> list[Bars | Histogram]:
-    """Return the charts worth drawing: rates of at least two times, scores other than 0 and 1."""
+    """The charts worth drawing: rates of at least two times, scores other than 0 and 1."""
     charts: list[Bars | Histogram] = []
     rates = [_rate(counts) for counts in verdicts.places]
     if sum(rate is not None for rate in rates) > 1:
@@ -450,7 +450,7 @@ def _versions(verdicts: EvaluatorVerdicts) -> list[VersionRow]:
 
 
 def _since(text: str, since: str) -> str:
-    """Return a search for its runs since the beginning of a period, if there is one."""
+    """A search for its runs since the beginning of a period, if there is one."""
     return narrowed(text, since) if since else text
 
 
@@ -474,7 +474,7 @@ def _agents(
 
 
 def _worst(store: Store, name: str, ids: Sequence[str], prices: Prices) -> tuple[RunItem, ...]:
-    """Return the first of some runs that do not pass now, with the comments of the evaluator."""
+    """The first of some runs that do not pass now, with the comments of the evaluator."""
     scores = {
         run_id: score
         for run_id, run_scores in store.scores.of(ids, longest=_READ_COMMENT).items()

@@ -32,7 +32,7 @@ _MOST_LISTENERS = 64
 
 
 def state_text(state: StoreState) -> str:
-    """Return the state of a store as text for pages and events."""
+    """The state of a store as text for pages and events."""
     return f"{state.runs}.{state.scores}"
 
 
@@ -110,7 +110,7 @@ class StoreChanges:
 
 
 def events_routes(site: Site) -> list[Route]:
-    """Return the route of events."""
+    """The route of events."""
 
     def state(store: Store) -> str:
         return state_text(store.run_list.state()) + site.previews.state(store)

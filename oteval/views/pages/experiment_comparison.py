@@ -111,7 +111,7 @@ class ExperimentComparison:
 
 
 def comparison_page(store: Store, name: str, baseline: str) -> ExperimentComparison:
-    """Return the comparison of an experiment with a baseline.
+    """The comparison of an experiment with a baseline.
 
     Args:
         store: The store.
@@ -158,17 +158,17 @@ class _Rows:
         self.links: Mapping[str, str] = run_links(store, results.rows)
 
     def title(self, example: str) -> str:
-        """Return the name of an example."""
+        """The name of an example."""
         row = self.rows.get(example)
         return shorten(one_line(row.example.title if row else example), _TITLE) or "(no name)"
 
     def link(self, example: str) -> str:
-        """Return the path of the page of its first run, or ""."""
+        """The path of the page of its first run, or ""."""
         row = self.rows.get(example)
         return self.links.get(row.run.trajectory_id, "") if row else ""
 
     def reason(self, example: str, key: str) -> str:
-        """Return why its first run has this figure, or ""."""
+        """Why its first run has this figure, or ""."""
         row = self.rows.get(example)
         if row is None:
             return ""

@@ -147,7 +147,7 @@ class ExperimentPage:
 
 
 def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> ExperimentPage:
-    """Return the page of an experiment.
+    """The page of an experiment.
 
     Args:
         store: The store.
@@ -196,7 +196,7 @@ def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Ex
 
 
 def run_links(store: Store, rows: Sequence[ResultRow]) -> Mapping[str, str]:
-    """Return the paths of the pages of runs whose trace is in the store, by trajectory."""
+    """The paths of the pages of runs whose trace is in the store, by trajectory."""
     names = [row.run.trajectory_id for row in rows if row.run.trajectory_id]
     return {key.id: named_link("/runs", key.id) for key in store.label_queue.keys(names)}
 
@@ -208,7 +208,7 @@ def _is_failing(row: ResultRow) -> bool:
 
 
 def _cost(results: ExperimentResults) -> tuple[float | None, int]:
-    """Return the cost that feedback reports, each call once, and how many costs are unknown."""
+    """The cost that feedback reports, each call once, and how many costs are unknown."""
     costs: dict[tuple[str, str], float] = {}
     unknown: set[tuple[str, str]] = set()
     for row in results:
@@ -300,7 +300,7 @@ def _cell(feedback: Feedback | None) -> ExperimentCell:
 
 
 def _pairs(store: Store, results: ExperimentResults) -> tuple[Pair, ...]:
-    """Return the preferences of a pairwise comparison; () if a compared experiment is missing."""
+    """The preferences of a pairwise comparison; () if a compared experiment is missing."""
     names = results.experiment.compared
     if any(store.experiments.find(name) is None for name in names):
         return ()

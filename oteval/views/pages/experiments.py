@@ -100,7 +100,7 @@ class BaselineChoice:
 
 
 def experiments_routes(site: Site) -> list[Route]:
-    """Return the routes of experiments."""
+    """The routes of experiments."""
 
     async def experiments(_: Request) -> Response:
         # Another process may add experiments without a run of the store.
@@ -160,14 +160,14 @@ def experiments_routes(site: Site) -> list[Route]:
 
 
 def experiment_link(name: str, experiment_id: str) -> str:
-    """Return the path of an experiment's page: by its name, else by its id."""
+    """The path of an experiment's page: by its name, else by its id."""
     path = named_link("/experiments", name)
     is_path = path != "/experiments" and name.strip("./") != ""
     return path if is_path else named_link("/experiments", experiment_id)
 
 
 def _shown(request: Request) -> tuple[str, int]:
-    """Return which rows a request asks for, and the first of them.
+    """Which rows a request asks for, and the first of them.
 
     Raises:
         ConfigError: A parameter is wrong.
@@ -184,7 +184,7 @@ def _shown(request: Request) -> tuple[str, int]:
 def _choices(
     names: Sequence[tuple[str, str]], own: str, dataset: str, chosen: str
 ) -> list[BaselineChoice]:
-    """Return the experiments to compare one with: those of its dataset first."""
+    """The experiments to compare one with: those of its dataset first."""
     others = [each for each in names if each[0] != own]
     if chosen and chosen not in {name for name, _ in others}:
         others.append((chosen, dataset))
@@ -203,7 +203,7 @@ def _choices(
 def _steps(
     link: str, baseline: str, chosen_view: str, first: int, count: int, step: int
 ) -> list[tuple[str, str]]:
-    """Return the links to the rows before and after those that are shown."""
+    """The links to the rows before and after those that are shown."""
     view = "" if chosen_view == "all" else chosen_view
 
     def part(start: int) -> str:
@@ -219,7 +219,7 @@ def _steps(
 
 
 def experiment_item(experiment: ListedExperiment) -> ExperimentItem:
-    """Return an experiment as the list shows it."""
+    """An experiment as the list shows it."""
     is_comparison = experiment.kind == "comparison"
     done = (
         f"{experiment.runs:,} of {experiment.expected:,}"
@@ -258,7 +258,7 @@ def _key(counts: KeyCounts) -> ExperimentKey:
 
 
 def _cost(keys: Sequence[KeyCounts]) -> str:
-    """Return the reported cost; several keys of one call report the same cost."""
+    """The reported cost; several keys of one call report the same cost."""
     costs: dict[str, float] = {}
     for key in keys:
         if key.cost is not None:

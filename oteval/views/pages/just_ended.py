@@ -56,7 +56,7 @@ class Previews:
         self._known: dict[JustEnded, Preview | None] = {}
 
     def newest(self, store: Store, *, is_patient: bool = True) -> Sequence[Preview]:
-        """Return the previews, the one with the newest root first.
+        """The previews, the one with the newest root first.
 
         Args:
             store: The store.
@@ -82,17 +82,17 @@ class Previews:
                 break
 
     def of(self, store: Store, trace_id: str) -> Preview | None:
-        """Return the preview of a trace, or None if it did not just end."""
+        """The preview of a trace, or None if it did not just end."""
         traces = store.live.just_ended(1, trace_id) if self._is_on else []
         return next(iter(_previews(store, traces).values()), None)
 
     def state(self, store: Store) -> str:
-        """Return `previews_text` of the newest previews."""
+        """`previews_text` of the newest previews."""
         return previews_text(self.newest(store))
 
 
 def previews_text(previews: Sequence[Preview]) -> str:
-    """Return a text that changes when a trace ends, gets more rows, or is reconstructed."""
+    """A text that changes when a trace ends, gets more rows, or is reconstructed."""
     if not previews:
         return ""
     pending = sum(one.is_pending for one in previews)
@@ -113,7 +113,7 @@ def _previews(store: Store, traces: Sequence[JustEnded]) -> dict[JustEnded, Prev
 
 
 def _pending(trace: JustEnded) -> Preview | None:
-    """Return the preview of a trace that waits for its turn; None without a known agent."""
+    """The preview of a trace that waits for its turn; None without a known agent."""
     return Preview(trace, _plain(trace), is_pending=True) if trace.agent else None
 
 

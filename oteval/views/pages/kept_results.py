@@ -74,7 +74,7 @@ class KeptResults:
     async def get(
         self, key: Hashable, compute: Callable[[], Awaitable[Any]], patience: float
     ) -> Any:
-        """Return a result that is kept, or compute it.
+        """A result that is kept, or compute it.
 
         Args:
             key: Identifies the result.
@@ -127,7 +127,7 @@ class KeptResults:
         return self._seen[1]
 
     def _is_shown_again(self, previous: _Kept, now: float) -> bool:
-        """Return whether an old result is shown while it is computed anew."""
+        """Whether an old result is shown while it is computed anew."""
         is_recent = now - previous.made < _OLDEST_SHOWN
         return previous.is_slow and is_recent and previous.changes == self._changes
 

@@ -122,7 +122,7 @@ class LabelsPage:
 
 
 def labels_routes(site: Site) -> list[Route]:
-    """Return the routes of labels."""
+    """The routes of labels."""
 
     async def labels(request: Request) -> Response:
         queue, (evaluators, counts) = _queue(request), await _evaluators(site)
@@ -150,7 +150,7 @@ def labels_routes(site: Site) -> list[Route]:
 
 
 def next_link(request: Request, run_id: str) -> str:
-    """Return the path to the next run of the queue that a run was opened from, or ""."""
+    """The path to the next run of the queue that a run was opened from, or ""."""
     if request.query_params.get("queue") not in QUEUES:
         return ""
     return with_query(
@@ -163,7 +163,7 @@ def next_link(request: Request, run_id: str) -> str:
 
 
 async def _evaluators(site: Site) -> tuple[list[LabelledEvaluator], Mapping[str, int]]:
-    """Return the evaluators with verdicts, and the number of labelled runs of each."""
+    """The evaluators with verdicts, and the number of labelled runs of each."""
     evaluators = await site.cached(
         ("labelled evaluators",), lambda store: store.label_queue.evaluators()
     )
@@ -174,7 +174,7 @@ async def _evaluators(site: Site) -> tuple[list[LabelledEvaluator], Mapping[str,
 async def _runs(
     site: Site, queue: Queue, evaluator: str, counts: Mapping[str, int]
 ) -> list[RunKey]:
-    """Return the runs of a queue without those that have been labelled since it was found."""
+    """The runs of a queue without those that have been labelled since it was found."""
     person = VISITOR.get().name
     labelled = counts.get(evaluator, 0) + counts.get("", 0)
     labels = await site.read(lambda store: store.labels.of(evaluator))
@@ -199,7 +199,7 @@ def labels_page(
     counts: Mapping[str, int],
     keys: Sequence[RunKey],
 ) -> LabelsPage:
-    """Return the page of labels.
+    """The page of labels.
 
     Args:
         store: The store.
@@ -255,7 +255,7 @@ def _calibration(
 
 
 def _newest(scores: Mapping[str, Sequence[Score]], evaluator: str) -> dict[str, Score]:
-    """Return the newest score of an evaluator on each run, by its id."""
+    """The newest score of an evaluator on each run, by its id."""
     return {
         name: score
         for name, found in scores.items()
@@ -299,7 +299,7 @@ def _points(values: Sequence[tuple[int, float]], begin: int, end: int) -> str:
 def _differing(
     evaluator: str, disagreements: Sequence[Disagreement], items: Mapping[str, RunItem]
 ) -> tuple[RunItem, ...]:
-    """Return the runs on which people and the evaluator differ, with both reasons."""
+    """The runs on which people and the evaluator differ, with both reasons."""
     judge = shorten(one_line(evaluator), 60)
     found = []
     for one in disagreements:
@@ -316,7 +316,7 @@ def _differing(
 def _reasons(
     queue: Queue, evaluator: str, labels: Sequence[Label], scores: Mapping[str, Score]
 ) -> dict[str, str]:
-    """Return why runs are in a queue, by their ids, where the queue alone does not say it."""
+    """Why runs are in a queue, by their ids, where the queue alone does not say it."""
     if queue not in ("disagreements", "threshold"):
         return {}
     reasons = {}
@@ -381,7 +381,7 @@ def _place(request: Request) -> int:
 def _chosen(
     request: Request, evaluators: Sequence[LabelledEvaluator], counts: Mapping[str, int]
 ) -> str:
-    """Return the chosen evaluator; by default the one with the most labels, or else the first."""
+    """The chosen evaluator; by default the one with the most labels, or else the first."""
     wanted, names = request.query_params.get("evaluator", ""), [one.name for one in evaluators]
     if wanted and wanted not in names:
         raise ConfigError(f"evaluator={wanted[:60]}: it has given no verdict yet")

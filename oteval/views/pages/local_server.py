@@ -31,7 +31,7 @@ class NewLink(Protocol):
     """Returns a new link to the pages, which works once."""
 
     def __call__(self, on_used: Callable[[], None] = ...) -> str:
-        """Return a link; `on_used` is called when somebody has logged in with it."""
+        """A link; `on_used` is called when somebody has logged in with it."""
 
 
 def serve_locally(

@@ -86,7 +86,7 @@ def _cookie(headers: Headers) -> str:
 
 
 async def acting_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that changes something.
+    """The fields of a form that changes something.
 
     Raises:
         HTTPException: The visitor may not act, or the form is not one of our pages' own.
@@ -104,7 +104,7 @@ async def acting_form(request: Request) -> dict[str, str]:
 
 
 async def _own_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that a page of ours sent, without outer white space.
+    """The fields of a form that a page of ours sent, without outer white space.
 
     The text that a person wrote is noted for `error_page`.
     """
@@ -129,7 +129,7 @@ async def _own_form(request: Request) -> dict[str, str]:
 
 
 def login_routes(access: PageAccess | None) -> list[Route]:
-    """Return the routes of the login page; none without access control."""
+    """The routes of the login page; none without access control."""
     if access is None:
         return []
     given = access
@@ -164,7 +164,7 @@ def login_routes(access: PageAccess | None) -> list[Route]:
 
 
 def _entrance(request: Request) -> Response:
-    """Return the way to the page that the visitor wanted.
+    """The way to the page that the visitor wanted.
 
     After a link on another site, browsers send no strict cookie with a redirect, but they do when
     our own page leads on.
@@ -188,7 +188,7 @@ def _login_page(request: Request, access: PageAccess, *, is_refused: bool) -> Re
 
 
 def _peer(request: Request) -> str:
-    """Return the address of the visitor.
+    """The address of the visitor.
 
     Behind a Unix socket there is none; only the listening process can send there, and it names it.
     """
@@ -208,7 +208,7 @@ def _set_cookie(request: Request, answer: Response, value: str) -> None:
 
 
 def _own_path(request: Request) -> str:
-    """Return the page that the visitor wanted, if it is one of ours."""
+    """The page that the visitor wanted, if it is one of ours."""
     path = request.query_params.get("next", "")
     is_own = path.startswith("/") and not path.startswith("//") and path.isprintable()
     return path if is_own and "\\" not in path else "/"

@@ -30,7 +30,7 @@ class MissingScore:
 def missing_scores(
     config: Config, run: Trajectory, scored: Collection[str]
 ) -> tuple[MissingScore, ...]:
-    """Return the configured evaluators without a score on a run, with the reasons.
+    """The configured evaluators without a score on a run, with the reasons.
 
     Args:
         config: The configuration.
@@ -55,7 +55,7 @@ def _reason(config: Config, settings: EvaluatorSettings, run: Trajectory) -> str
 
 
 def unmet_filter(where: Selection, run: Trajectory) -> str:
-    """Return the first part of a filter that a run does not match, as a sentence; "" if it does."""
+    """The first part of a filter that a run does not match, as a sentence; "" if it does."""
     if where.matches(run):
         return ""
     return next(iter(_unmet(where, run)), "Its filter (where) leaves this run out.")

@@ -141,7 +141,7 @@ class Overview:
 
 
 def overview_routes(site: Site) -> list[Route]:
-    """Return the route of the overview."""
+    """The route of the overview."""
 
     async def show(request: Request) -> Response:
         period = chosen_period(request)
@@ -155,7 +155,7 @@ def overview_routes(site: Site) -> list[Route]:
 
 
 def overview_figures(site: Site) -> list[tuple[Hashable, Callable[[Store], Overview]]]:
-    """Return the keys of the overview's periods, with the functions that read them."""
+    """The keys of the overview's periods, with the functions that read them."""
     return [_read(site, period) for period in periods_in_order()]
 
 
@@ -164,7 +164,7 @@ def _read(site: Site, period: str) -> tuple[Hashable, Callable[[Store], Overview
 
 
 def overview(store: Store, period: str, prices: Prices, now_ns: int) -> Overview:
-    """Return the overview of a period that ends with the newest run.
+    """The overview of a period that ends with the newest run.
 
     Args:
         store: The store.
@@ -196,7 +196,7 @@ def overview(store: Store, period: str, prices: Prices, now_ns: int) -> Overview
 
 
 def search_word(name: str, value: str, operator: str = "=") -> str:
-    """Return a word of the search field, in quotes if its value needs them."""
+    """A word of the search field, in quotes if its value needs them."""
     if not value or '"' in value or any(character.isspace() for character in value):
         doubled = value.replace('"', '""')
         value = f'"{doubled}"'
@@ -204,7 +204,7 @@ def search_word(name: str, value: str, operator: str = "=") -> str:
 
 
 def agent_words(agent: str, service: str) -> str:
-    """Return the search for the runs of an agent, or for those of a service without an agent."""
+    """The search for the runs of an agent, or for those of a service without an agent."""
     if agent:
         return search_word("agent", agent)
     return f"{search_word('service', service)} {search_word('agent', '')}"

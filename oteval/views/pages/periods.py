@@ -32,12 +32,12 @@ DEFAULT_PERIOD: Final = "7d"
 
 
 def periods_in_order() -> list[str]:
-    """Return the periods, the one that is shown first before the others."""
+    """The periods, the one that is shown first before the others."""
     return sorted(PERIODS, key=lambda one: one != DEFAULT_PERIOD)
 
 
 def chosen_period(request: Request) -> str:
-    """Return the period of a request.
+    """The period of a request.
 
     Raises:
         ConfigError: It is none of the `PERIODS`.
@@ -49,14 +49,14 @@ def chosen_period(request: Request) -> str:
 
 
 def latest_start(now_ns: int) -> int:
-    """Return the time (ns) from which on runs are in the future: clocks may differ by a day."""
+    """The time (ns) from which on runs are in the future: clocks may differ by a day."""
     return now_ns + _DAY_NS
 
 
 def extent_of(
     store: Store, period: str, now_ns: int, selection: Selection = EVERYTHING
 ) -> tuple[int, int] | None:
-    """Return when a period begins and ends (ns since the epoch); None without runs.
+    """When a period begins and ends (ns since the epoch); None without runs.
 
     A run in the future does not end it: a single run of a machine whose clock is wrong would
     otherwise be all that it shows.

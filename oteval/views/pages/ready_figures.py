@@ -36,7 +36,7 @@ _WAITS, _WAIT = 5, 1.0
 
 
 async def _figures(site: Site) -> list[Figures]:
-    """Return the figures that are kept up to date, those first that people open first."""
+    """The figures that are kept up to date, those first that people open first."""
     scored = await site.read(lambda store: store.evaluator_figures.names())
     names = sorted(scored, key=lambda name: (-scored[name], name))[:_MOST_EVALUATORS]
     return [*overview_figures(site), *variants_figures(), *evaluators_figures(site, names)]

@@ -57,7 +57,7 @@ class AgentChoice:
 
 
 def agent_choice(called: str, form: str, *, is_async: bool) -> AgentChoice:
-    """Return how a test calls the agent that a visitor named.
+    """How a test calls the agent that a visitor named.
 
     Args:
         called: A function as ``package.module:function``, or a command.
@@ -87,7 +87,7 @@ def agent_choice(called: str, form: str, *, is_async: bool) -> AgentChoice:
 def regression_test_zip(
     store: Store, run_id: str, agent: AgentChoice, rules: Sequence[RedactionRule], name: str = ""
 ) -> tuple[str, bytes]:
-    """Return the name and the content of a zip file with a test, its recording and its reference.
+    """The name and the content of a zip file with a test, its recording and its reference.
 
     Args:
         store: The store that has the run's spans.

@@ -81,7 +81,7 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """Return the files that pages load, by name. The style begins with that of reports."""
+    """The files that pages load, by name. The style begins with that of reports."""
     folder = resources.files(__package__ or "").joinpath("static")
     files = {}
     for name, kind in _NAMES.items():
@@ -94,7 +94,7 @@ def assets() -> Mapping[str, Asset]:
 
 
 def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Return a page.
+    """A page.
 
     Args:
         template: The name of its template.
@@ -106,7 +106,7 @@ def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 
 
 def error_page(request: Request, status: int, reason: str) -> HTMLResponse:
-    """Return the page for an error. After a form it leads back, and has the text that was sent.
+    """The page for an error. After a form it leads back, and has the text that was sent.
 
     Args:
         request: The request.
@@ -127,7 +127,7 @@ def error_page(request: Request, status: int, reason: str) -> HTMLResponse:
 
 
 def _page_of_form(path: str) -> str:
-    """Return the path of the page with the form for an action, or "" for another path."""
+    """The path of the page with the form for an action, or "" for another path."""
     parts = path.split("/")
     if len(parts) != 4 or parts[1] not in ("runs", "alerts"):
         return ""
@@ -136,31 +136,31 @@ def _page_of_form(path: str) -> str:
 
 
 def text_page(text: str) -> Response:
-    """Return a text of a trace as plain text, with its control characters made visible."""
+    """A text of a trace as plain text, with its control characters made visible."""
     return Response(encodable(clean(text)), media_type="text/plain; charset=utf-8")
 
 
 def near_parts(parts: Sequence[int], current: int) -> Sequence[int]:
-    """Return which parts of a page to link to: the first, the last, and those near one of them."""
+    """Which parts of a page to link to: the first, the last, and those near one of them."""
     at = parts.index(current) if current in parts else 0
     last = len(parts) - 1
     return [part for i, part in enumerate(parts) if i in (0, last) or abs(i - at) <= _NEAR]
 
 
 def conversation_link(name: str) -> str:
-    """Return the path of a conversation's page; for an id that no path can hold, that of all."""
+    """The path of a conversation's page; for an id that no path can hold, that of all."""
     return named_link("/conversations", name)
 
 
 def named_link(folder: str, name: str) -> str:
-    """Return the path of a name's page in a folder; the folder for a name that no path can hold."""
+    """The path of a name's page in a folder; the folder for a name that no path can hold."""
     # Browsers take "." and ".." for folders, also where they are escaped.
     can_be_path = 0 < len(name) < _LONGEST_VALUE // 2 and "\n" not in name and name.strip(".")
     return f"{folder}/{quote(name, safe='')}" if can_be_path else folder
 
 
 def with_query(path: str, **values: str | None) -> str:
-    """Return a path with a query of those values that are not empty, nor too long for a search."""
+    """A path with a query of those values that are not empty, nor too long for a search."""
     query = urlencode(
         {name: value for name, value in values.items() if value and len(value) <= _LONGEST_VALUE}
     )
@@ -168,7 +168,7 @@ def with_query(path: str, **values: str | None) -> str:
 
 
 def _when(time_ns: int, now_ns: int) -> str:
-    """Return a time of the last day as an age, and an earlier one to the minute."""
+    """A time of the last day as an age, and an earlier one to the minute."""
     is_recent = abs(now_ns - time_ns) < _DAY_NS
     return ago(time_ns, now_ns) if is_recent else clock(time_ns)[:16]
 

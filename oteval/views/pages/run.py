@@ -153,16 +153,16 @@ class RunPage:
         return conversation_link(self.conversation)
 
     def near_parts(self) -> Sequence[int]:
-        """Return the parts of the conversation that have links."""
+        """The parts of the conversation that have links."""
         return near_parts(self.parts, self.shown_from)
 
     def part_of(self, number: int) -> int:
-        """Return the first message of the part that a message is in."""
+        """The first message of the part that a message is in."""
         return number - (number - self.first) % PART_MESSAGES
 
 
 def run_routes(site: Site) -> list[Route]:
-    """Return the routes of a run."""
+    """The routes of a run."""
 
     async def run(request: Request) -> Response:
         name, query = request.path_params["name"], request.query_params.get("q", "")
@@ -198,7 +198,7 @@ def run_routes(site: Site) -> list[Route]:
 def _read_run(
     store: Store, site: Site, name: str, *, first: int, is_whole: bool, evaluator: str
 ) -> tuple[RunPage, RunActions] | Preview | str:
-    """Return the page of a run with its actions.
+    """The page of a run with its actions.
 
     Returns:
         The page and its actions; the preview of a trace that just ended; or the id of the run if
@@ -272,7 +272,7 @@ async def _step(site: Site, way: str, request: Request) -> Response:
 
 
 def stored_run(store: Store, name: str) -> Trajectory:
-    """Return the run with an id.
+    """The run with an id.
 
     Raises:
         NotFound: No run has this id.
@@ -284,13 +284,13 @@ def stored_run(store: Store, name: str) -> Trajectory:
 
 
 def run_with_id(store: Store, name: str) -> Trajectory | None:
-    """Return the run with an id, or None."""
+    """The run with an id, or None."""
     key = store.run_list.find(name)
     return store.trajectories.starting_at({key.id: key.start_ns}).get(name) if key else None
 
 
 def _run_or_id(store: Store, name: str) -> Trajectory | str:
-    """Return the run with an id, or the id of the run that a shorter name identifies."""
+    """The run with an id, or the id of the run that a shorter name identifies."""
     if run := run_with_id(store, name):
         return run
     try:
@@ -300,7 +300,7 @@ def _run_or_id(store: Store, name: str) -> Trajectory | str:
 
 
 def _run_or_preview(store: Store, name: str, site: Site) -> Trajectory | Preview | str:
-    """Return the result of `_run_or_id`, or the preview of a trace that just ended.
+    """The result of `_run_or_id`, or the preview of a trace that just ended.
 
     The preview is read first: if the run is stored meanwhile, the store has it.
     """
@@ -314,7 +314,7 @@ def _run_or_preview(store: Store, name: str, site: Site) -> Trajectory | Preview
 
 
 async def _preview_page(site: Site, preview: Preview, query: str, columns: str) -> Response:
-    """Return the page of a run that just ended, without scores and actions."""
+    """The page of a run that just ended, without scores and actions."""
     run = replace(preview.run, id=preview.trace.trace_id)
     preview_page = run_page(run, scores=(), prices=site.prices)
     return page(
@@ -351,7 +351,7 @@ def run_page(
     first: int = 0,
     is_whole: bool = False,
 ) -> RunPage:
-    """Return the page of a run.
+    """The page of a run.
 
     Args:
         run: The run.
@@ -401,13 +401,13 @@ def run_page(
 
 
 def _title(run: Trajectory) -> str:
-    """Return the question of a run, else its agent or service, else its id."""
+    """The question of a run, else its agent or service, else its id."""
     question = shorten(question_line(run), _TITLE)
     return question or shorten(one_line(run.agent or run.service), _TITLE) or run.id
 
 
 def _ordered_verdicts(scores: Sequence[Score]) -> tuple[RunVerdict, ...]:
-    """Return the verdicts of the scores that the page shows, failures first."""
+    """The verdicts of the scores that the page shows, failures first."""
     verdicts = sorted(map(RunVerdict.of, scores), key=lambda verdict: _ORDER.index(verdict.state))
     return tuple(verdicts[:_SCORES])
 
@@ -415,7 +415,7 @@ def _ordered_verdicts(scores: Sequence[Score]) -> tuple[RunVerdict, ...]:
 def _run_details(
     run: Trajectory, verdicts: tuple[RunVerdict, ...], *, is_whole: bool
 ) -> Mapping[str, Any]:
-    """Return the facts, scores, gaps and rewrites of a run as text."""
+    """The facts, scores, gaps and rewrites of a run as text."""
     item = ReportRun(
         id=run.id,
         group="",
@@ -438,7 +438,7 @@ def _shown_scores(
 
 
 def _scores_by_message(scores: Sequence[ShownScore]) -> Mapping[int, Sequence[ShownScore]]:
-    """Return the scores to show beside each message."""
+    """The scores to show beside each message."""
     by_message: dict[int, list[ShownScore]] = defaultdict(list)
     pairs = [(number, score) for score in scores for number in score.places]
     for number, score in pairs[:_BESIDE]:

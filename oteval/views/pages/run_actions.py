@@ -73,7 +73,7 @@ class RunActions:
 def run_actions(
     store: Store, run_id: str, scored_by: Sequence[str], config: Config | None, chosen: str = ""
 ) -> RunActions:
-    """Return the actions on a run.
+    """The actions on a run.
 
     Args:
         store: The store.
@@ -98,7 +98,7 @@ def run_actions(
 
 
 def shown_label(label: Label) -> ShownLabel:
-    """Return a label as pages show it."""
+    """A label as pages show it."""
     return ShownLabel(
         passed=label.passed,
         evaluator=shorten(one_line(label.evaluator), 60),

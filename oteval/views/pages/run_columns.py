@@ -28,7 +28,7 @@ _NONE = "none"
 
 
 def chosen_columns(parameter_values: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that an address chooses, in the order of the list.
+    """The columns that an address chooses, in the order of the list.
 
     Args:
         parameter_values: Names of columns, separated by commas. No value chooses the usual
@@ -50,7 +50,7 @@ def chosen_columns(parameter_values: Sequence[str]) -> tuple[str, ...]:
 
 
 def kept_columns(request: Request) -> str:
-    """Return the parameter of an address that chooses columns, for the way back to the list.
+    """The parameter of an address that chooses columns, for the way back to the list.
 
     Raises:
         ConfigError: A name is unknown.
@@ -59,7 +59,7 @@ def kept_columns(request: Request) -> str:
 
 
 def columns_text(columns: Sequence[str]) -> str:
-    """Return the value of the parameter that chooses columns; "" for the usual ones."""
+    """The value of the parameter that chooses columns; "" for the usual ones."""
     if tuple(columns) == DEFAULT_COLUMNS:
         return ""
     return ",".join(columns) or _NONE

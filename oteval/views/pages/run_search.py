@@ -57,7 +57,7 @@ class ListedScores:
         self._known: dict[str, list[Score]] = {}
 
     def of(self, ids: Sequence[str]) -> dict[str, list[Score]]:
-        """Return the newest score of each evaluator by run; of many runs, without comments."""
+        """The newest score of each evaluator by run; of many runs, without comments."""
         missing = [name for name in ids if name not in self._known]
         if len(missing) > _KEPT:
             return self._store.scores.of(ids, longest=0)
@@ -77,7 +77,7 @@ def find_runs(
     patience: float = _PATIENCE,
     clock: Callable[[], float] = time.monotonic,
 ) -> FoundRuns:
-    """Return the next runs of a search, the newest first.
+    """The next runs of a search, the newest first.
 
     Args:
         store: The store.
@@ -125,7 +125,7 @@ def _looked_at(
     *,
     is_read: bool,
 ) -> tuple[Sequence[RunKey], set[RunKey]]:
-    """Return the first of some runs, as many as can be tested at once, and those that match."""
+    """The first of some runs, as many as can be tested at once, and those that match."""
     part = keys
     if is_read:
         part = keys[: _LARGEST_SCAN if search.words else _LARGEST_READ]
@@ -145,7 +145,7 @@ def _looked_at(
 
 
 def _has_verdict(scores: Sequence[Score], wanted: VerdictFilter) -> bool:
-    """Return whether one of a run's newest scores has an outcome."""
+    """Whether one of a run's newest scores has an outcome."""
     for score in scores:
         if wanted.evaluators and score.evaluator not in wanted.evaluators:
             continue

@@ -136,7 +136,7 @@ class RunsPage:
 
 
 def runs_routes(site: Site) -> list[Route]:
-    """Return the routes of the list."""
+    """The routes of the list."""
 
     async def runs(request: Request) -> Response:
         text = request.query_params.get("q", "")
@@ -183,7 +183,7 @@ def runs_page(
     *,
     columns: Sequence[str] = DEFAULT_COLUMNS,
 ) -> RunsPage:
-    """Return a page of the list.
+    """A page of the list.
 
     Args:
         store: The store.
@@ -215,7 +215,7 @@ def runs_page(
 
 
 def _with_previews(store: Store, listing: RunsPage, site: Site, after: RunKey | None) -> RunsPage:
-    """Return the newest page with the runs that just ended and match, which scores cannot.
+    """The newest page with the runs that just ended and match, which scores cannot.
 
     They are read after the stored runs, so that no run is shown twice. A search takes long enough:
     where many traces just ended, `events` reconstructs them, and the list is then loaded again.
@@ -255,7 +255,7 @@ def items_of(
     columns: Sequence[str] = DEFAULT_COLUMNS,
     scores: ListedScores | None = None,
 ) -> tuple[RunItem, ...]:
-    """Return the lines of some runs.
+    """The lines of some runs.
 
     Args:
         store: The store.
@@ -281,7 +281,7 @@ def item_of(
     columns: Sequence[str] = DEFAULT_COLUMNS,
     name: str = "",
 ) -> RunItem:
-    """Return the line of a run that was read already.
+    """The line of a run that was read already.
 
     Args:
         run: The run.
@@ -298,7 +298,7 @@ def item_of(
 
 
 def row_columns(columns: Sequence[str] = DEFAULT_COLUMNS) -> tuple[str, ...]:
-    """Return the columns that lines with some columns are made of."""
+    """The columns that lines with some columns are made of."""
     names = [name for name in columns if name != "cost"]
     return (*dict.fromkeys((*_ALWAYS_READ, *names)),)
 
@@ -310,7 +310,7 @@ def listed_item(
     search: str = "",
     columns: Sequence[str] = DEFAULT_COLUMNS,
 ) -> RunItem:
-    """Return the line of a run of the list.
+    """The line of a run of the list.
 
     Args:
         row: The run, with `row_columns`.
@@ -362,7 +362,7 @@ def marks_of(verdicts: Sequence[Score]) -> tuple[Mark, ...]:
 
 
 def sign_of(verdict: EvaluationResult) -> str:
-    """Return the sign of a verdict; for one that neither passes nor fails, its score."""
+    """The sign of a verdict; for one that neither passes nor fails, its score."""
     if verdict.state in _SYMBOLS:
         return _SYMBOLS[verdict.state]
     return f"{verdict.score:.3g}" if verdict.score is not None else shorten(verdict.label, 12)
@@ -374,7 +374,7 @@ def _said(verdict: EvaluationResult) -> str:
 
 
 def _reason(verdicts: Sequence[Score]) -> str:
-    """Return the first reason why a run did not pass, in one line."""
+    """The first reason why a run did not pass, in one line."""
     for verdict in verdicts:
         if verdict.is_complaint and verdict.comment:
             reason = shorten(one_line(verdict.comment[:_LOOKED_AT]), _REASON)
@@ -397,14 +397,14 @@ def _count(store: Store, search: RunSearch, matches: FoundRuns) -> str:
 
 
 def note_of(matches: FoundRuns) -> str:
-    """Return how far a search looked if it stopped before its end, or ""."""
+    """How far a search looked if it stopped before its end, or ""."""
     if not matches.is_cut or matches.after is None:
         return ""
     return f"searched back to {clock(matches.after.start_ns)}; earlier runs may match too"
 
 
 def _named(store: Store, search: RunSearch) -> str:
-    """Return the id of the run that a search is the id or the trace id of, or ""."""
+    """The id of the run that a search is the id or the trace id of, or ""."""
     text = search.text
     if not _SHORTEST_ID <= len(text) <= _LONGEST_ID or set(text) - set("0123456789abcdef"):
         return ""
@@ -415,12 +415,12 @@ def _named(store: Store, search: RunSearch) -> str:
 
 
 def key_text(key: RunKey) -> str:
-    """Return a key as text for a URL."""
+    """A key as text for a URL."""
     return f"{key.start_ns}-{key.id}"
 
 
 def key_of(text: str) -> RunKey | None:
-    """Return the key of `key_text`, or None for "".
+    """The key of `key_text`, or None for "".
 
     Raises:
         ConfigError: The text is not a key.

@@ -20,7 +20,7 @@ _MOST = 20
 
 
 def places_of(verdict: RunVerdict, run: Trajectory) -> tuple[int, ...]:
-    """Return the numbers of the messages that a verdict speaks of, as the run counts them.
+    """The numbers of the messages that a verdict speaks of, as the run counts them.
 
     Args:
         verdict: The verdict.

@@ -58,13 +58,13 @@ class RunSearch:
         return (self.text, *(time if time is None else time // _MINUTE for time in times))
 
     def failing(self) -> RunSearch:
-        """Return the search for those of its runs that fail."""
+        """The search for those of its runs that fail."""
         verdict = self.verdict or VerdictFilter()
         return replace(self, verdict=replace(verdict, outcome="fail"))
 
 
 def narrowed(text: str, word: str) -> str:
-    """Return a search with another filter, in place of one that cannot hold beside it.
+    """A search with another filter, in place of one that cannot hold beside it.
 
     Args:
         text: The search.
@@ -130,7 +130,7 @@ def _unquoted(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether JSON holds a text as it is, and upper case has one form in lower case."""
+    """Whether JSON holds a text as it is, and upper case has one form in lower case."""
     escaped = "\\" in text or '"' in text
     return text.isascii() and text.isprintable() and not escaped and bool(text.strip())
 
@@ -151,7 +151,7 @@ def _condition(name: str, operator: str, value: str) -> Condition:
 
 
 def _text_condition(text: str) -> list[Condition]:
-    """Return the condition that the question contains a text, in upper or lower case."""
+    """The condition that the question contains a text, in upper or lower case."""
     if not text.strip():
         return []
     literal = _PUNCTUATION.sub(lambda match: f"\\{match[0]}", text)
@@ -159,7 +159,7 @@ def _text_condition(text: str) -> list[Condition]:
 
 
 def suggestions() -> tuple[str, ...]:
-    """Return the beginnings of filters, for completion."""
+    """The beginnings of filters, for completion."""
     names = [name for name in FIELDS if name not in ("asked", "errors", "calls", "seconds")]
     words = ["passed=false", "passed=true", "status=error", "status=not_evaluated", "evaluator="]
     words += ["since=1h", "since=1d", "since=7d", "until=", "errors>0", "calls>", "seconds>"]

@@ -32,7 +32,7 @@ _MAX_LINE = 4 << 20
 
 
 def tokens_of(found: Sequence[Mapping[str, Any]]) -> list[Token]:
-    """Return the tokens of a message of the listening process."""
+    """The tokens of a message of the listening process."""
     return [Token(str(one["name"]), str(one["digest"]), one["may"]) for one in found]
 
 

@@ -72,7 +72,7 @@ def shown_messages(messages: Sequence[Message], first: int) -> ShownMessages:
 
 
 def compact(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message with the short arguments of its calls on one line."""
+    """A message with the short arguments of its calls on one line."""
     if "calls" not in message:
         return dict(message)
     return {**message, "calls": [_compact_call(call) for call in message["calls"]]}
@@ -87,7 +87,7 @@ def _compact_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_large_images(message: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
-    """Return a message without the images that find no room, and the room of the others."""
+    """A message without the images that find no room, and the room of the others."""
     used = 0
     parts = []
     for part in message.get("parts", ()):
@@ -109,7 +109,7 @@ def _texts(message: Mapping[str, Any]) -> list[str]:
 
 
 def _size(message: Mapping[str, Any]) -> int:
-    """Return about how many characters of HTML a message takes."""
+    """About how many characters of HTML a message takes."""
     return sum(len(escape(text)) for text in _texts(message))
 
 
@@ -118,7 +118,7 @@ def _is_cut(message: Mapping[str, Any]) -> bool:
 
 
 def whole_text(message: Message) -> str:
-    """Return a message as text, complete."""
+    """A message as text, complete."""
     pieces = [message.content or ""]
     for call in message.tool_calls:
         pieces.append(f"→ {call.name}\n{_indented(call.arguments)}")

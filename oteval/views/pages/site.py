@@ -86,13 +86,13 @@ class Site:
         )
 
     async def read(self, action: Callable[[Store], T]) -> T:
-        """Return the result of a function of the store, called in a thread."""
+        """The result of a function of the store, called in a thread."""
         return await self._threads.run(action)
 
     async def cached(
         self, key: Hashable, action: Callable[[Store], T], patience: float | None = None
     ) -> T:
-        """Return the result of a function of the store that takes a while, perhaps a stored one.
+        """The result of a function of the store that takes a while, perhaps a stored one.
 
         A kept result is used while the store has not grown, and for a time in which a growing
         store would not be asked again and again; one that takes long is shown once more while it
@@ -124,15 +124,15 @@ class Site:
         self._last_use = time.monotonic()
 
     def is_used(self) -> bool:
-        """Return whether somebody looked at a page in the last minutes, or the site is new."""
+        """Whether somebody looked at a page in the last minutes, or the site is new."""
         return time.monotonic() - self._last_use < _IN_USE
 
     def is_busy(self) -> bool:
-        """Return whether somebody looked at a page just now, and may look at the next one."""
+        """Whether somebody looked at a page just now, and may look at the next one."""
         return time.monotonic() - self._last_use < _PAUSE
 
     async def write(self, action: Callable[[Store], T]) -> T:
-        """Return the result of a function that changes the store; one runs at a time."""
+        """The result of a function that changes the store; one runs at a time."""
         self._check()
         await self._writer.run(lambda store: store.run_list.state())  # a lost connection is renewed
         try:
@@ -141,7 +141,7 @@ class Site:
             self._kept.note_change()
 
     async def score(self, action: Callable[[Store], T]) -> T:
-        """Return the result of a function that scores runs, which may take long."""
+        """The result of a function that scores runs, which may take long."""
         self._check()
         await self._scorer.run(lambda store: store.run_list.state())
         try:
@@ -150,7 +150,7 @@ class Site:
             self._kept.note_change()
 
     def config(self) -> tuple[Config | None, str]:
-        """Return the configuration and the problem of its file, "" if there is none.
+        """The configuration and the problem of its file, "" if there is none.
 
         While the file is invalid, the configuration is the one from before, or None.
         """

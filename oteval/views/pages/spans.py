@@ -123,12 +123,12 @@ class SpansPage:
     parts: tuple[int, ...]
 
     def near_parts(self) -> Sequence[int]:
-        """Return the parts to link to: the first, the last, and those near this one."""
+        """The parts to link to: the first, the last, and those near this one."""
         return near_parts(self.parts, self.first)
 
 
 def spans_routes(site: Site) -> list[Route]:
-    """Return the routes of spans."""
+    """The routes of spans."""
 
     async def spans(request: Request) -> Response:
         name, text = request.path_params["name"], request.query_params.get("from", "0")
@@ -171,7 +171,7 @@ def spans_routes(site: Site) -> list[Route]:
 
 
 def large_trace(store: Store, run: Trajectory, count: int, first: int = 0) -> SpansPage:
-    """Return the page of a trace with many spans, of which only those shown are read.
+    """The page of a trace with many spans, of which only those shown are read.
 
     Args:
         store: The store.
@@ -211,7 +211,7 @@ def large_trace(store: Store, run: Trajectory, count: int, first: int = 0) -> Sp
 
 
 def spans_page(found: Explanation, run: str, first: int = 0) -> SpansPage:
-    """Return the page of a trace's spans.
+    """The page of a trace's spans.
 
     Args:
         found: How the trace was read.
@@ -253,7 +253,7 @@ def _items(
 
 
 def _item(account: SpanAccount, run: str, begin: int, total: int, room: int) -> SpanItem:
-    """Return a span whose attributes and events take some characters of HTML at most."""
+    """A span whose attributes and events take some characters of HTML at most."""
     span = account.span
     x = min(max(0.0, (span.start_ns - begin) / total * _WIDTH), _WIDTH - _THINNEST)
     width = (span.end_ns - span.start_ns) / total * _WIDTH
@@ -297,7 +297,7 @@ def _item(account: SpanAccount, run: str, begin: int, total: int, room: int) -> 
 
 
 def _size(item: SpanItem) -> int:
-    """Return about how many characters of HTML a span's attributes and events take."""
+    """About how many characters of HTML a span's attributes and events take."""
     pairs = (*item.attributes, *item.events)
     return sum(len(escape(name)) + len(escape(text)) + _MARKUP for name, text in pairs)
 
@@ -325,7 +325,7 @@ def _value(value: Any) -> str:
 
 
 def _whole_text(span: Span) -> str:
-    """Return a span as indented JSON."""
+    """A span as indented JSON."""
     found: Mapping[str, Any] = {
         "trace_id": span.trace_id,
         "span_id": span.span_id,

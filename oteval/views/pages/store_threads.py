@@ -33,7 +33,7 @@ class StoreThreads:
         self._is_closed = False
 
     async def run(self, action: Callable[[Store], T], *, is_repeated: bool = True) -> T:
-        """Return the result of a function of a store, called in a thread.
+        """The result of a function of a store, called in a thread.
 
         Args:
             action: The function.

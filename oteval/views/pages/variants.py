@@ -94,7 +94,7 @@ class VariantsPage:
 
 
 def variants_routes(site: Site) -> list[Route]:
-    """Return the route of variants."""
+    """The route of variants."""
 
     async def variants(request: Request) -> Response:
         search = parse_search(request.query_params.get("q", ""))
@@ -107,17 +107,17 @@ def variants_routes(site: Site) -> list[Route]:
 
 
 def variants_figures() -> list[tuple[Hashable, Callable[[Store], object]]]:
-    """Return the key of the page of all variants, with the function that reads it."""
+    """The key of the page of all variants, with the function that reads it."""
     return [_counted(parse_search(""))]
 
 
 def _counted(search: RunSearch) -> tuple[Hashable, Callable[[Store], VariantsPage]]:
-    """Return the key of a page of variants, and the function that reads it."""
+    """The key of a page of variants, and the function that reads it."""
     return ("variants", *search.key), lambda store: variants_page(store, search)
 
 
 def variants_page(store: Store, search: RunSearch) -> VariantsPage:
-    """Return the page of variants.
+    """The page of variants.
 
     Args:
         store: The store.

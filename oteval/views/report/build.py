@@ -73,7 +73,7 @@ def build(
     pairwise: Sequence[PairwiseSummary] = (),
     made_ns: int | None = None,
 ) -> Report:
-    """Return the report on some runs.
+    """The report on some runs.
 
     Args:
         items: The runs.
@@ -103,7 +103,7 @@ def build_stored(
     options: ReportOptions,
     made_ns: int | None = None,
 ) -> Report:
-    """Return the report on stored runs, counted without reading them.
+    """The report on stored runs, counted without reading them.
 
     Args:
         runs: The runs.
@@ -125,14 +125,14 @@ def build_stored(
 
 
 def stored_tallies(runs: SelectedRuns) -> dict[str, Tally]:
-    """Return the counts of verdicts on stored runs, by evaluator."""
+    """The counts of verdicts on stored runs, by evaluator."""
     counting = ReportStatistics(is_grouped=False)
     counting.add_stored_verdicts(runs)
     return counting.tallies
 
 
 def _shown(item: ReportRun, options: ReportOptions) -> ReportRun:
-    """Return a run with the verdicts that are shown."""
+    """A run with the verdicts that are shown."""
     if not options.evaluators:
         return item
     verdicts = tuple(
@@ -209,7 +209,7 @@ class _KeptRuns:
             (self._good or self._missing).popleft()
 
     def items(self) -> list[ReportRun]:
-        """Return the runs kept, in the order in which they came."""
+        """The runs kept, in the order in which they came."""
         numbered_runs: list[tuple[int, ReportRun]] = []
         for queue in (self._failed, self._missing, self._good):
             free = self._most - len(numbered_runs)
@@ -228,7 +228,7 @@ def _notes(total: int, most: int) -> Iterable[str]:
 
 
 def _groups(run_groups: Sequence[str], options: ReportOptions) -> tuple[str, ...]:
-    """Return the groups, the baseline first."""
+    """The groups, the baseline first."""
     if not options.is_grouped:
         return ("",)
     if not run_groups:
@@ -306,7 +306,7 @@ def _row(
 
 
 def _badness(cells: Sequence[MatrixCell], members: Sequence[ReportRun]) -> int:
-    """Return 0 for a row with a failure, 1 for one with a missing verdict, 2 for the others."""
+    """0 for a row with a failure, 1 for one with a missing verdict, 2 for the others."""
     states = {cell.state for cell in cells}
     if states & {"fail", "mixed", "error"} or any(item.error for item in members):
         return 0
@@ -325,7 +325,7 @@ def _detail(members: Sequence[ReportRun], compared: bool) -> str:
 
 
 def _words(members: Sequence[ReportRun]) -> str:
-    """Return additional search terms for a row."""
+    """Additional search terms for a row."""
     terms: Counter[str] = Counter()
     for item in members[:20]:
         terms.update([item.id, item.case[:200]])
@@ -350,7 +350,7 @@ def _diffs(by_group: dict[str, list[ReportRun]], groups: Sequence[str]) -> Itera
 
 
 def _example(members: Sequence[ReportRun]) -> ReportRun | None:
-    """Return the run of a group to compare: the first that did not pass, or the first."""
+    """The run of a group to compare: the first that did not pass, or the first."""
     traced = [item for item in members if item.trajectory]
     bad = (item for item in traced if any(v.state in ("fail", "error") for v in item.verdicts))
     return next(bad, traced[0] if traced else None)
@@ -359,7 +359,7 @@ def _example(members: Sequence[ReportRun]) -> ReportRun | None:
 def _details(
     items: Sequence[ReportRun], rows: Sequence[MatrixRow], options: ReportOptions
 ) -> tuple[dict[str, str], int]:
-    """Return the details by run, in the rows' order until they are too much; and how many are."""
+    """The details by run, in the rows' order until they are too much; and how many are."""
     by_id = {item.id: item for item in items}
     details_by_run: dict[str, str] = {}
     size, left_out = 0, 0
@@ -376,7 +376,7 @@ def _details(
 def _static(
     rows: Sequence[MatrixRow], details_by_run: dict[str, str], most: int
 ) -> tuple[str, ...]:
-    """Return the runs to show in full without a script: those that did not pass first."""
+    """The runs to show in full without a script: those that did not pass first."""
     first = [run for row in rows if row.badness < 2 for run in row.runs]
     order = dict.fromkeys([*first, *(run for row in rows for run in row.runs)])
     return tuple(run for run in order if run in details_by_run)[:most]

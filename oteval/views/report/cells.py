@@ -18,7 +18,7 @@ _NOTICED = 0.05
 
 
 def cell_of(items: Sequence[ReportRun], evaluator: str) -> MatrixCell:
-    """Return the cell of an evaluator for the runs of a case in a group."""
+    """The cell of an evaluator for the runs of a case in a group."""
     run_verdicts = [(item, v) for item in items for v in _said(item, evaluator)]
     if not run_verdicts:
         return MatrixCell("absent", runs=tuple(item.id for item in items))
@@ -34,7 +34,7 @@ def cell_of(items: Sequence[ReportRun], evaluator: str) -> MatrixCell:
 
 
 def _value(verdicts: Sequence[RunVerdict]) -> float | None:
-    """Return the sort key of a cell: the mean score, else the share of passes."""
+    """The sort key of a cell: the mean score, else the share of passes."""
     scores = [verdict.score for verdict in verdicts if verdict.score is not None]
     if scores:
         return sum(scores) / len(scores)
@@ -60,7 +60,7 @@ def _text(verdicts: Sequence[RunVerdict], state: State, value: float | None) -> 
 
 
 def _said(item: ReportRun, evaluator: str) -> list[RunVerdict]:
-    """Return an evaluator's verdicts on a run; an error if the run itself failed."""
+    """An evaluator's verdicts on a run; an error if the run itself failed."""
     verdicts = [verdict for verdict in item.verdicts if verdict.evaluator == evaluator]
     if not verdicts and item.error:
         return [RunVerdict(evaluator, status="error", comment=f"the run failed: {item.error}")]
@@ -68,7 +68,7 @@ def _said(item: ReportRun, evaluator: str) -> list[RunVerdict]:
 
 
 def worth_of(verdicts: Sequence[RunVerdict]) -> CellValue | None:
-    """Return the value to compare verdicts by: the share of passes, else the mean score.
+    """The value to compare verdicts by: the share of passes, else the mean score.
 
     Errors and runs that were not evaluated do not count.
     """
@@ -80,7 +80,7 @@ def worth_of(verdicts: Sequence[RunVerdict]) -> CellValue | None:
 
 
 def direction(base: CellValue | None, now: CellValue | None) -> int | None:
-    """Return 1 for an improvement, -1 for a regression, 0 for neither; None if unknown."""
+    """1 for an improvement, -1 for a regression, 0 for neither; None if unknown."""
     if base is None or now is None or base.is_share != now.is_share:
         return None
     least = _SAME if base.is_share else _NOTICED * max(1.0, abs(base.value))
@@ -89,7 +89,7 @@ def direction(base: CellValue | None, now: CellValue | None) -> int | None:
 
 
 def changed(base: MatrixCell, cell: MatrixCell) -> Change:
-    """Return how a cell differs from the baseline's."""
+    """How a cell differs from the baseline's."""
     if "absent" in (base.state, cell.state):
         return ""
     sign = direction(base.worth, cell.worth)

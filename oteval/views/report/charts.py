@@ -92,7 +92,7 @@ _Value = tuple[float, tuple[float, float] | None, str] | None
 
 
 def bar_chart(chart: Bars | Histogram) -> BarChart:
-    """Return the geometry of a chart.
+    """The geometry of a chart.
 
     Args:
         chart: Rates with intervals, or counts by range.

@@ -32,17 +32,17 @@ _LONGEST_NAME = 300
 
 
 def shown_messages(item: ReportRun) -> tuple[Message, ...]:
-    """Return the messages that are shown and aligned for a run."""
+    """The messages that are shown and aligned for a run."""
     return item.trajectory.own_messages if item.trajectory else ()
 
 
 def size_of(names: Sequence[str]) -> str:
-    """Return the number of spans in words: ``3 spans``, or the id of a single one."""
+    """The number of spans in words: ``3 spans``, or the id of a single one."""
     return f"span {names[0]}" if len(names) == 1 else counted(len(names), "span")
 
 
 def details(item: ReportRun, longest: int, *, has_messages: bool = True) -> dict[str, Any]:
-    """Return the details of a run.
+    """The details of a run.
 
     Args:
         item: The run.
@@ -81,7 +81,7 @@ def details(item: ReportRun, longest: int, *, has_messages: bool = True) -> dict
 
 
 def _facts(item: ReportRun) -> list[tuple[str, str]]:
-    """Return the known facts of a run, by name."""
+    """The known facts of a run, by name."""
     run = item.trajectory
     if run is None:
         took = duration(item.end_ns - item.start_ns) if item.end_ns else ""
@@ -109,7 +109,7 @@ def _facts(item: ReportRun) -> list[tuple[str, str]]:
 
 
 def message_details(at: int, message: Message, longest: int) -> dict[str, Any]:
-    """Return the details of a message.
+    """The details of a message.
 
     Args:
         at: Its number.
@@ -150,7 +150,7 @@ def _call(call: ToolCall, calls: Sequence[ToolCall], longest: int) -> dict[str, 
 
 
 def _part(part: Mapping[str, Any], longest: int) -> dict[str, Any]:
-    """Return a part that is not text: an embedded image as a picture, anything else as JSON."""
+    """A part that is not text: an embedded image as a picture, anything else as JSON."""
     fields = {"kind": _cut(str(part.get("type", "part")), _LONGEST_NAME)}
     image = _image(part)
     if image:
@@ -160,7 +160,7 @@ def _part(part: Mapping[str, Any], longest: int) -> dict[str, Any]:
 
 
 def _image(part: Mapping[str, Any]) -> str:
-    """Return a part's image as a data URL, where it holds one small enough, or ""."""
+    """A part's image as a data URL, where it holds one small enough, or ""."""
     url: Any = part.get("image_url") or part.get("url") or part.get("uri")
     if isinstance(url, Mapping):
         url = url.get("url")
@@ -192,7 +192,7 @@ def _verdict(verdict: RunVerdict, longest: int) -> dict[str, Any]:
 
 
 def _gaps(gaps: Sequence[Gap]) -> list[dict[str, str]]:
-    """Return the gaps, those alike once with their spans."""
+    """The gaps, those alike once with their spans."""
     spans: dict[tuple[str, str], list[str]] = {}
     for gap in gaps:
         spans.setdefault((gap.code, gap.detail), []).append(gap.span_id or "?")
@@ -203,7 +203,7 @@ def _gaps(gaps: Sequence[Gap]) -> list[dict[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """Return a value as people read it: text as it is, all else as indented JSON."""
+    """A value as people read it: text as it is, all else as indented JSON."""
     if isinstance(value, str):
         return value
     try:

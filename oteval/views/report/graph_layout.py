@@ -100,7 +100,7 @@ _Places = Mapping[str, tuple[float, float]]
 
 
 def draw_graph(graph: ToolGraph) -> GraphDrawing:
-    """Return the geometry of a graph."""
+    """The geometry of a graph."""
     layers = _layers(graph)
     widest = max(map(len, layers))
     inner = widest * (_WIDTH + _GAP_X) - _GAP_X
@@ -129,7 +129,7 @@ def draw_graph(graph: ToolGraph) -> GraphDrawing:
 
 
 def _layers(graph: ToolGraph) -> list[list[str]]:
-    """Return the keys of the nodes by layer, ordered so that few edges cross."""
+    """The keys of the nodes by layer, ordered so that few edges cross."""
     tools = [node for node in graph.nodes if node.key not in (START, END)]
     before: dict[str, list[ToolEdge]] = {node.key: [] for node in graph.nodes}
     for edge in graph.edges:
@@ -191,7 +191,7 @@ def _edge(
 
 
 def _path(source: tuple[float, float], target: tuple[float, float]) -> tuple[str, float, float]:
-    """Return the path of an edge, and its middle."""
+    """The path of an edge, and its middle."""
     (x1, y1), (x2, y2) = source, target
     if y2 > y1:
         x1, x2, y1 = x1 + _WIDTH / 2, x2 + _WIDTH / 2, y1 + _HEIGHT

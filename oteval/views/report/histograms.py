@@ -53,26 +53,26 @@ class SortedNumbers(Sequence[float]):
 
     @classmethod
     def merged(cls, parts: Iterable[SortedNumbers]) -> SortedNumbers:
-        """Return all numbers of some sequences."""
+        """All numbers of some sequences."""
         merged = array("d")
         for part in parts:
             extend_numbers(merged, part._values)
         return cls(merged)
 
     def __len__(self) -> int:
-        """Return how many numbers there are."""
+        """How many numbers there are."""
         return len(self._values)
 
     def __getitem__(self, at: Any) -> Any:
-        """Return a number by its index."""
+        """A number by its index."""
         return self._values[at].as_py()
 
     def below(self, value: float) -> int:
-        """Return how many numbers are less than a value."""
+        """How many numbers are less than a value."""
         return bisect_left(self, value)
 
     def quantile(self, share: float) -> float:
-        """Return the number that a share of the numbers does not exceed."""
+        """The number that a share of the numbers does not exceed."""
         value: float = self[min(len(self) - 1, math.ceil(share * len(self)) - 1)]
         return value
 
@@ -86,12 +86,12 @@ class SortedNumbers(Sequence[float]):
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """Return a number as text."""
+    """A number as text."""
     return f"{value:.{digits}g}"
 
 
 def short(value: float, digits: int = 3) -> str:
-    """Return a number in short form: ``12.3k``, ``4.56M``."""
+    """A number in short form: ``12.3k``, ``4.56M``."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.{digits}g}{unit}"
@@ -99,7 +99,7 @@ def short(value: float, digits: int = 3) -> str:
 
 
 def seconds_text(value: float, digits: int = 3) -> str:
-    """Return a number of seconds as text."""
+    """A number of seconds as text."""
     return duration(round(value * 1e9), digits)
 
 
@@ -124,7 +124,7 @@ def histogram(
     *,
     is_logarithmic: bool = False,
 ) -> Histogram:
-    """Return a histogram with bins of equal width, or of equal ratio.
+    """A histogram with bins of equal width, or of equal ratio.
 
     Args:
         title: A name for the values.

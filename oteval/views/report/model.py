@@ -51,12 +51,12 @@ class RunVerdict(EvaluationResult):
 
     @classmethod
     def of(cls, evaluation: Score | Feedback) -> RunVerdict:
-        """Return the verdict of a stored score or of an experiment's feedback."""
+        """The verdict of a stored score or of an experiment's feedback."""
         name = evaluation.evaluator if isinstance(evaluation, Score) else evaluation.key
         return cls(name, evaluation.version, **_result(evaluation))
 
     def as_score(self, name: str) -> Score:
-        """Return the verdict as a score of the trajectory with this id."""
+        """The verdict as a score of the trajectory with this id."""
         return Score(name, "", "", self.evaluator, self.version, **_result(self))
 
 

@@ -36,7 +36,7 @@ _UNSAFE = str.maketrans(
 
 
 def render(report: Report) -> str:
-    """Return a report as one HTML document that asks for nothing else."""
+    """A report as one HTML document that asks for nothing else."""
     style, script = _asset("style.css"), _asset("script.js")
     policy = "; ".join(
         [
@@ -67,7 +67,7 @@ def render(report: Report) -> str:
 
 
 def safe_json(text: str) -> Markup:
-    """Return JSON text that is safe inside a script element, whatever its strings contain."""
+    """JSON text that is safe inside a script element, whatever its strings contain."""
     return Markup(text.translate(_UNSAFE))  # noqa: S704
 
 
@@ -81,7 +81,7 @@ def _hash(text: str) -> str:
 
 
 def template_environment(loader: BaseLoader) -> Environment:
-    """Return an environment of templates that escapes every value.
+    """An environment of templates that escapes every value.
 
     Args:
         loader: Loads the templates.
@@ -125,7 +125,7 @@ def _diffs(row: MatrixRow) -> list[dict[str, Any]]:
 
 
 def _counts(report: Report) -> dict[str, int]:
-    """Return the number of rows that each filter shows."""
+    """The number of rows that each filter shows."""
     rows = report.rows
     states = [{cell.state for cell in row.cells} for row in rows]
     return {

@@ -50,7 +50,7 @@ NONE = "(none)"
 
 
 def _by_time(form: str) -> RunFunction:
-    """Return the grouping by the time at which runs began, which is the same for an hour."""
+    """The grouping by the time at which runs began, which is the same for an hour."""
 
     def group(values: RunValues) -> str:
         try:
@@ -66,7 +66,7 @@ def _by_column(name: str) -> RunFunction:
 
 
 def _named(group: Callable[[RunValues], str], column: str) -> RunFunction:
-    """Return a grouping in which runs without a name are the group `NONE`."""
+    """A grouping in which runs without a name are the group `NONE`."""
     return RunFunction((column,), lambda values: group(values) or NONE, pa.string())
 
 
@@ -80,7 +80,7 @@ BY: dict[str, RunFunction] = {
 
 
 def grouping(by: str) -> RunFunction:
-    """Return the function that gives a run's group.
+    """The function that gives a run's group.
 
     Raises:
         ConfigError: It is neither a name of `BY` nor ``attributes.KEY``.
@@ -94,7 +94,7 @@ def grouping(by: str) -> RunFunction:
 
 
 def run_groups(group: RunFunction | RunExpression, case: str = "") -> RunGroups:
-    """Return how to compare stored runs.
+    """How to compare stored runs.
 
     Args:
         group: Gives a run's group.
@@ -165,7 +165,7 @@ def from_experiments(
 
 
 def _compared(store: Store, names: Sequence[str]) -> list[ExperimentResults]:
-    """Return the results of experiments whose examples have one id if they have one question."""
+    """The results of experiments whose examples have one id if they have one question."""
     return with_common_examples([load_experiment(name, store) for name in names])
 
 
@@ -207,7 +207,7 @@ def _trajectories(store: Store, ids: Sequence[str]) -> dict[str, Trajectory]:
 
 
 def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[PairwiseSummary]:
-    """Return the results of stored pairwise comparisons between some experiments.
+    """The results of stored pairwise comparisons between some experiments.
 
     The figures are those of ``oteval pairwise``, of the later experiment against the earlier.
     """
@@ -271,7 +271,7 @@ def _duel(
     side: Mapping[str, str],
     names: tuple[str, str],
 ) -> PairwiseExample:
-    """Return the result for one example; answers that change with the order are a tie."""
+    """The result for one example; answers that change with the order are a tie."""
     answers: list[tuple[tuple[str, ...], tuple[float, ...]]] = []
     preferred: list[str] = []
     notes: list[str] = []

@@ -44,7 +44,7 @@ Held = tuple[str, GateResult]
 
 
 def _numbers(values: Sequence[float] = ()) -> array[float]:
-    """Return an array: 8 bytes a number, because every run of a large store adds some."""
+    """An array: 8 bytes a number, because every run of a large store adds some."""
     return array("d", values)
 
 
@@ -100,7 +100,7 @@ class _Differences:
         self.are_bounded &= 0 <= before.value <= 1 and 0 <= now.value <= 1
 
     def added_to(self, summary: EvaluatorSummary) -> EvaluatorSummary:
-        """Return a summary with the differences."""
+        """A summary with the differences."""
         return replace(
             summary,
             better=self.better,
@@ -346,7 +346,7 @@ class ReportStatistics:
         return f"{first} – {last} UTC"
 
     def ordered_names(self) -> list[str]:
-        """Return the evaluators' names, those that fail in any group first."""
+        """The evaluators' names, those that fail in any group first."""
         return [tally.evaluator for tally in worst_first(self.tallies.values())]
 
     @property
@@ -458,13 +458,13 @@ def _counted(series: _VerdictSeries, group: str) -> EvaluatorSummary:
 
 
 def _passes(verdicts: Sequence[RunVerdict]) -> float | None:
-    """Return a case's share of passes over runs that were judged or failed to be."""
+    """A case's share of passes over runs that were judged or failed to be."""
     judged = [v for v in verdicts if v.passed is not None or v.status == "error"]
     return sum(bool(v.passed) for v in judged) / len(judged) if judged else None
 
 
 def _differences(base: _VerdictSeries, series: _VerdictSeries) -> _Differences:
-    """Return the differences between cases that were read."""
+    """The differences between cases that were read."""
     differences = _Differences()
     for case, verdicts in series.by_case.items():
         before, now = worth_of(base.by_case.get(case, ())), worth_of(verdicts)
@@ -492,7 +492,7 @@ def _share(passed: int, total: int) -> tuple[float, float, float, int] | None:
 
 
 def _is_binary(values: SortedNumbers) -> bool:
-    """Return whether all numbers are 0 or 1."""
+    """Whether all numbers are 0 or 1."""
     zeros, up_to_zero = values.below(0.0), values.below(math.nextafter(0.0, 1.0))
     below_one, above = values.below(1.0), values.below(math.nextafter(1.0, 2.0))
     return zeros == 0 and up_to_zero == below_one and above == len(values)
@@ -503,7 +503,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _partly(value: str, remark: str, unknown: int, noun: str) -> tuple[str, str]:
-    """Return a sum and a remark: if some of its parts are unknown, it is a lower bound."""
+    """A sum and a remark: if some of its parts are unknown, it is a lower bound."""
     if not unknown:
         return value, remark
     parts = (remark, f"unknown for {_many(unknown, noun)}")

@@ -124,7 +124,7 @@ class ToolGraphCounts:
     def _steps(
         self, names: Sequence[str], places: Sequence[int], errors: Sequence[bool | None]
     ) -> list[dict[str, list[int]]]:
-        """Return the calls and failed calls of each tool, by step.
+        """The calls and failed calls of each tool, by step.
 
         Args:
             names: The tool of each call.
@@ -155,7 +155,7 @@ class ToolGraphCounts:
                 counts[2] += errors * runs
 
     def graph(self) -> ToolGraph | None:
-        """Return the graph, its rarer tools counted together; None without calls."""
+        """The graph, its rarer tools counted together; None without calls."""
         if not self._runs:
             return None
         ordered = sorted(self._calls, key=lambda name: (-self._calls[name], name))

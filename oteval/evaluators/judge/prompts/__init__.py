@@ -87,7 +87,7 @@ _OPTIONAL = re.compile(r"\bif (?:it|that|there) is\b[^\n]*:\n\n\{(\w+)\}")
 
 @lru_cache
 def optional_variables(prompt: str) -> frozenset[str]:
-    """Return the variables of a prompt that need no value.
+    """The variables of a prompt that need no value.
 
     Only bundled prompts, and prompts that contain one, have optional variables.
     """

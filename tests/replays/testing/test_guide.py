@@ -155,7 +155,7 @@ def test_a_judge_is_played_back_by_its_whole_prompt(example: Project, model: Loo
 
 def test_the_guide_names_what_there_is():
     """The guide names the options that there are, and every fixture."""
-    plugin = (ROOT / "oteval" / "testing" / "plugin.py").read_text()
+    plugin = (ROOT / "oteval" / "replays" / "testing" / "plugin.py").read_text()
     options = set(re.findall(r'"(--oteval-[\w-]+)"', plugin))
     fixtures = set(re.findall(r"def (oteval_\w+)\(", plugin))
 

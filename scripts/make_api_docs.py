@@ -31,6 +31,7 @@ _TOPICS = {
     "replays": "Replays",
     "serve": "In the process",
     "base": "Errors",
+    "extras": "Extras",
 }
 _SECTION = re.compile(
     r"^(Args|Attributes|Returns|Yields|Raises):\n((?: {4}.*\n?|\n)+)", re.MULTILINE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,3 +51,16 @@ def test_a_changed_prompt(walkthrough: Walkthrough) -> None:
 def test_trust_in_a_judge(walkthrough: Walkthrough) -> None:
     """A judge is measured, mended and compared as the page shows."""
     walkthrough.follow((TUTORIALS / "trust-my-judge.md").read_text("utf-8"))
+
+
+def test_the_messages_to_troubleshoot_are_real() -> None:
+    """Each quoted message is one that the code writes; braces stand for values."""
+    code = "".join(path.read_text("utf-8") for path in sorted((ROOT / "oteval").rglob("*.py")))
+    code = re.sub(r'"\s*f?"', "", code)
+    page = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text("utf-8")
+    messages = "".join(re.findall(r"^```text\n(.*?)^```$", page, re.M | re.S)).splitlines()
+
+    pieces = {piece for line in messages for piece in re.split(r"\{\w+\}", line) if len(piece) > 4}
+
+    assert len(messages) > 20
+    assert {piece for piece in pieces if piece not in code} == set()

@@ -124,14 +124,11 @@ test-replay-agents: $(FRAMEWORKS_STAMP)
 test-duckdb-1.5: $(OLD_STAMP)
 	$(OLD)/bin/pytest -q -n 2 -m 'database and not slow and not examples'
 
-test-wheel:
-	rm -rf build/wheel && mkdir -p build/wheel
-	$(PYTHON) -m venv build/wheel/env
-	$(PIP) build/wheel/env/bin/pip install -q .
-	cd build/wheel && env/bin/oteval --version && env/bin/oteval demo --dir demo > demo.txt
-	grep -q "not evaluated" build/wheel/demo.txt
-	cd build/wheel && env/bin/oteval report --html report.html --db demo/demo.duckdb
-	grep -q "Content-Security-Policy" build/wheel/report.html
+# The first hour with the built wheel, without extras, in an environment of its own.
+test-wheel: $(STAMP)
+	$(ENVIRONMENT) build/wheel
+	$(INSTALL) build/wheel .
+	$(BIN)/python scripts/first_hour.py build/wheel build/first-hour
 
 # A judge asks a real model, SmolLM2-135M, behind llama.cpp's server: the first time it compiles that
 # server, for some ten minutes.

@@ -56,7 +56,7 @@ def metric(served: Served, name: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "seconds"), [("away", 60), ("busy", 6), ("hanging", 6)])
+@pytest.mark.parametrize(("mode", "seconds"), [("away", 20), ("busy", 6), ("hanging", 6)])
 def test_an_endpoint_that_takes_nothing_costs_nothing(
     tmp_path: Path, mode: str, seconds: float
 ) -> None:

@@ -69,7 +69,7 @@ def _entry(name: str) -> str:
     parts = [f"### {name}\n"]
     if inspect.isfunction(value) or _has_own_constructor(value):
         parts.append(f"```text\n{name}{_parameters(value)}\n```\n")
-    if inspect.isclass(value) or inspect.isfunction(value):
+    if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
         parts.append(_markdown(inspect.getdoc(value) or ""))
     else:
         parts.append(f"The type `{_type(value)}`.\n")

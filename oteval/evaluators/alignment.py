@@ -121,8 +121,8 @@ def _entry(at: int, message: Message, called: str) -> _Entry:
         call_texts = (f"{call.name} {canonical(call.arguments)}" for call in message.tool_calls)
         calls = tuple(sorted(call_texts))
     parts = [part for part in message.parts if part.get("type") not in _UNCOMPARED_PARTS]
-    others = canonical(parts) if parts else ""
-    key = (message.role, _comparable(message), calls, others, message.is_error)
+    parts_text = canonical(parts) if parts else ""
+    key = (message.role, _comparable(message), calls, parts_text, message.is_error)
     tool = (message.name or called) if message.role == "tool" else ""
     return _Entry(at, message, key, calls, tool)
 

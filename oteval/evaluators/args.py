@@ -213,10 +213,11 @@ def _tolerant(
     rule = Tolerant(frozenset(sets))
     if not isinstance(fields, Mapping):
         raise ConfigError(f"{name}['fields'] is {fields!r}; expected {{field: comparison}}")
-    for path, whole in itertools.product(fields, sets):
-        if f"{path}.".startswith(f"{whole}."):
+    for path, set_path in itertools.product(fields, sets):
+        if f"{path}.".startswith(f"{set_path}."):
             raise ConfigError(
-                f"{name}['fields'][{path!r}]: {whole!r} is in sets, which are compared as a whole"
+                f"{name}['fields'][{path!r}]: {set_path!r} is in sets, "
+                "which are compared as a whole"
             )
     return _by_field(fields, f"{name}['fields']", rule, missing_ok, judge) if fields else rule
 
@@ -261,8 +262,8 @@ def _comparison(
         is_number = isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool)
         if not is_number or not 0 <= tolerance < math.inf:
             raise ConfigError(f"{name}[{key!r}] is {tolerance!r}; expected a number, 0 or more")
-    others = Tolerant() if isinstance(rule, Tolerant) else Exact()
-    return Within(value.get("abs", 0.0), value.get("rel", 0.0), others)
+    fallback = Tolerant() if isinstance(rule, Tolerant) else Exact()
+    return Within(value.get("abs", 0.0), value.get("rel", 0.0), fallback)
 
 
 def _judged(criterion: str, name: str, judge: FieldJudge | None) -> FieldComparison:

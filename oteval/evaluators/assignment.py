@@ -87,12 +87,12 @@ def _layers(
     while queue:
         left = queue.popleft()
         for right in adjacency[left]:
-            other = left_of[right]
-            if other == _FREE:
+            partner = left_of[right]
+            if partner == _FREE:
                 reaches_free_right = True
-            elif layer[other] == _FREE:
-                layer[other] = layer[left] + 1
-                queue.append(other)
+            elif layer[partner] == _FREE:
+                layer[partner] = layer[left] + 1
+                queue.append(partner)
     return layer if reaches_free_right else None
 
 
@@ -108,14 +108,14 @@ def _augment(
     left = root
     while True:
         for right in tried[left]:
-            other = left_of[right]
-            if other == _FREE:
+            partner = left_of[right]
+            if partner == _FREE:
                 for path_left, path_right in [*path, (left, right)]:
                     right_of[path_left], left_of[path_right] = path_right, path_left
                 return
-            if layer[other] == layer[left] + 1:
+            if layer[partner] == layer[left] + 1:
                 path.append((left, right))
-                left = other
+                left = partner
                 break
         else:
             layer[left] = _FREE

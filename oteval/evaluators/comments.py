@@ -121,18 +121,18 @@ def _call(table: CallTable, call: int) -> str:
 
 
 def _nearest(
-    table: CallTable, others: CallTable, call: int, candidates: Sequence[int], *, turned: bool
+    table: CallTable, other_table: CallTable, call: int, candidates: Sequence[int], *, turned: bool
 ) -> int | None:
     """The namesake whose arguments differ in the fewest places."""
     name = table.names[call]
     if len(candidates) == 1:  # as most are
-        return candidates[0] if others.names[candidates[0]] == name else None
-    named = list(islice((i for i in candidates if others.names[i] == name), _CANDIDATES))
-    if len(named) < 2:
-        return named[0] if named else None
+        return candidates[0] if other_table.names[candidates[0]] == name else None
+    same_name = list(islice((i for i in candidates if other_table.names[i] == name), _CANDIDATES))
+    if len(same_name) < 2:
+        return same_name[0] if same_name else None
     best: tuple[int, int] | None = None
-    for other in named:
-        pair = (others.arguments(other), table.arguments(call))
+    for other in same_name:
+        pair = (other_table.arguments(other), table.arguments(call))
         out, ref = pair if turned else pair[::-1]
         count = 0 if call_lists(_EXACT, out, ref) else _count(out, ref)
         if best is None or count < best[0]:
@@ -164,11 +164,11 @@ def _near_miss(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) 
     paths = call_lists(rule, left, right) if may_hold_lists(out, i, ref, j) else []
     if why and paths:
         lists = "list" if len(paths) == 1 else "lists"
-        named = " and ".join(repr(path) for path in paths)
+        path_names = " and ".join(repr(path) for path in paths)
         sets = "it as a set" if len(paths) == 1 else "them as sets"
         option = option_for(rule, paths)
         return (
-            f"{tool}: only the order of the {lists} {named} differs ({why}); "
+            f"{tool}: only the order of the {lists} {path_names} differs ({why}); "
             f"the argument mode {option} compares {sets}"
         )
     return f"{tool}: {why or 'the arguments are nested too deeply to compare'}"

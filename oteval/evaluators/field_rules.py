@@ -215,8 +215,8 @@ class ByField(Rule):
     def describe(self) -> Any:
         """The comparisons, and the rule of the others."""
         fields = {path: self.fields[path].describe() for path in sorted(self.fields)}
-        others = self.rule.describe()
-        return {"by_field": fields, "others": others, "missing_ok": self.missing_ok}
+        fallback = self.rule.describe()
+        return {"by_field": fields, "others": fallback, "missing_ok": self.missing_ok}
 
     def _problems(
         self, out: Any, ref: Any, path: str, name: str, questions: list[Any]

@@ -50,15 +50,15 @@ def reordered_lists(
         key = _unordered(spec.rule(ref.names[call]), ref, call)
         if key is not None:
             waiting.setdefault((ref.names[call], key), []).append(call)
-    found: dict[str, list[str]] = {}
+    paths_by_tool: dict[str, list[str]] = {}
     for call in extra if waiting else ():
         tool = out.names[call]
         key = _unordered(spec.rule(tool), out, call)
-        for other in waiting.get((tool, key), [])[:_CANDIDATES] if key is not None else ():
-            known = found.setdefault(tool, [])
-            paths = call_lists(spec.rule(tool), out.arguments(call), ref.arguments(other))
-            known += [path for path in paths if path not in known]
-    return {tool: sorted(paths) for tool, paths in found.items() if paths}
+        for reference_call in waiting.get((tool, key), [])[:_CANDIDATES] if key is not None else ():
+            tool_paths = paths_by_tool.setdefault(tool, [])
+            paths = call_lists(spec.rule(tool), out.arguments(call), ref.arguments(reference_call))
+            tool_paths += [path for path in paths if path not in tool_paths]
+    return {tool: sorted(paths) for tool, paths in paths_by_tool.items() if paths}
 
 
 def call_lists(rule: Rule, out: Any, ref: Any) -> list[str]:
@@ -139,10 +139,10 @@ def _paths(left: Any, right: Any, path: str) -> Iterator[str]:
         # Items that are equal but for the order of lists inside them: lists add no component.
         if [*map(_sorted_key, left)] != [*map(_sorted_key, right)]:
             yield path
-        for one, two in zip(
+        for output, reference in zip(
             sorted(left, key=_sorted_key), sorted(right, key=_sorted_key), strict=False
         ):
-            yield from _paths(one, two, path)
+            yield from _paths(output, reference, path)
 
 
 def _sorted_key(value: Any) -> str:

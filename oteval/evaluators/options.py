@@ -161,21 +161,23 @@ def options_of(evaluator: type[Evaluator]) -> tuple[Option, ...]:
     """The options of a class, in the order of its fields."""
     hints = get_type_hints(evaluator, include_extras=True)
     described = descriptions_of(evaluator)
-    found = []
+    options = []
     for field in fields(evaluator):
         if not field.init:
             continue
         annotation = hints[field.name]
         extras = annotation.__metadata__ if get_origin(annotation) is Annotated else ()
-        place = next((extra for extra in extras if isinstance(extra, InConfig)), InConfig())
-        key = field.name if place.key == "" else place.key
-        form = annotation if place.form is None else place.form
+        in_config = next((extra for extra in extras if isinstance(extra, InConfig)), InConfig())
+        key = field.name if in_config.key == "" else in_config.key
+        form = annotation if in_config.form is None else in_config.form
         default = field.default
         if field.default_factory is not MISSING:
             default = field.default_factory()
         description = described.get(field.name, "")
-        found.append(Option(field.name, key, annotation, form, default, description, place.is_file))
-    return tuple(found)
+        options.append(
+            Option(field.name, key, annotation, form, default, description, in_config.is_file)
+        )
+    return tuple(options)
 
 
 _ATTRIBUTE = re.compile(r"(\w+)(?: \([^)]*\))?: (.*)")
@@ -183,7 +185,7 @@ _ATTRIBUTE = re.compile(r"(\w+)(?: \([^)]*\))?: (.*)")
 
 def descriptions_of(owner: type[Evaluator]) -> dict[str, str]:
     """The descriptions of attributes in the docstrings of a class and its bases."""
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for base in reversed(owner.__mro__):
         name = ""
         _, _, section = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
@@ -191,12 +193,12 @@ def descriptions_of(owner: type[Evaluator]) -> dict[str, str]:
             start = _ATTRIBUTE.fullmatch(line.strip()) if line.startswith("    ") else None
             if start is not None and not line.startswith("     "):
                 name = start[1]
-                found[name] = start[2]
+                descriptions[name] = start[2]
             elif line.startswith("     ") and name:
-                found[name] += f" {line.strip()}"
+                descriptions[name] += f" {line.strip()}"
             else:
                 break
-    return found
+    return descriptions
 
 
 def check_options(evaluator: Evaluator) -> None:
@@ -232,12 +234,12 @@ def _explained(name: str, value: Any, error: Any) -> str:
         ):
             name, value = f"{name}[{step!r}]", value[step]
     text = repr(value)
-    shown = text if len(text) <= 60 else f"{text[:59]}…"
+    value_text = text if len(text) <= 60 else f"{text[:59]}…"
     if error["type"] == "literal_error":
-        known = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "")
-        return f"{name}: unknown value {shown}; known: {known}"
+        expected = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "")
+        return f"{name}: unknown value {value_text}; known: {expected}"
     message = error["msg"].removeprefix("Value error, ")
-    return f"{name} is {shown}; {message[:1].lower()}{message[1:]}"
+    return f"{name} is {value_text}; {message[:1].lower()}{message[1:]}"
 
 
 @cache

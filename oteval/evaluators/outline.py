@@ -106,20 +106,20 @@ def run_of(outline: Outline, arguments: CallArguments, attribute: str = "") -> T
     if any("\\u" in name for name in outline["call_names"]):
         raise Unread("call_names")
     messages = _messages(outline, arguments)
-    known: dict[str, Any] = {
+    loaded: dict[str, Any] = {
         "own_messages": messages,
         "gaps": tuple(_KnownPart(code=code) for code in outline["gap_codes"]),
         **{name: outline[name] for name in ("start_ns", "end_ns") if name in outline},
     }
     if outline["is_first"]:
-        known.update(messages=messages, history=None)
+        loaded.update(messages=messages, history=None)
     if "models" in outline:
-        known["models"] = tuple(outline["models"])
+        loaded["models"] = tuple(outline["models"])
     if "input_tokens" in outline:
-        known["usage"] = Usage(**{name: outline[name] or 0 for name in _USAGE})
+        loaded["usage"] = Usage(**{name: outline[name] or 0 for name in _USAGE})
     if attribute:
-        known["attributes"] = _attributes(outline, attribute)
-    return cast("Trajectory", _KnownPart(**known))
+        loaded["attributes"] = _attributes(outline, attribute)
+    return cast("Trajectory", _KnownPart(**loaded))
 
 
 def _messages(outline: Outline, arguments: CallArguments) -> tuple[Any, ...]:
@@ -128,11 +128,11 @@ def _messages(outline: Outline, arguments: CallArguments) -> tuple[Any, ...]:
     for index, (name, at) in enumerate(
         zip(outline["call_names"], outline["call_messages"], strict=True)
     ):
-        known = {} if hashes is None else {"hash": hashes[index]}
-        calls[at].append(_KnownCall(index, arguments, name=name, **known))
+        hash_field = {} if hashes is None else {"hash": hashes[index]}
+        calls[at].append(_KnownCall(index, arguments, name=name, **hash_field))
     return tuple(
-        _KnownPart(role=role, tool_calls=tuple(made))
-        for role, made in zip(outline["roles"], calls, strict=True)
+        _KnownPart(role=role, tool_calls=tuple(message_calls))
+        for role, message_calls in zip(outline["roles"], calls, strict=True)
     )
 
 
@@ -158,4 +158,4 @@ def has_outline_form(evaluator: Evaluator) -> bool:
 
 def _owner(evaluator: Evaluator, name: str) -> type:
     """The class that defines a method of an evaluator."""
-    return next(one for one in type(evaluator).__mro__ if name in vars(one))
+    return next(base for base in type(evaluator).__mro__ if name in vars(base))

@@ -38,7 +38,10 @@ class HashedCalls(CallTable):
         for message in messages:
             self.add(message)
         hashes = call_hashes(messages)
-        self._keys = {at: None if one is None else str(one) for at, one in enumerate(hashes)}
+        self._keys = {
+            at: None if hash_value is None else str(hash_value)
+            for at, hash_value in enumerate(hashes)
+        }
 
 
 class OutlinedCalls(CallTable):
@@ -60,10 +63,10 @@ class OutlinedCalls(CallTable):
         self.at.append(position)
         self.textual = False
         self._calls.append(call)
-        found = vars(call).get("hash", _CAPTURED)
-        self.raw.append(None if found is None else _CAPTURED)
-        if found is not _CAPTURED:
-            self._keys[index] = None if found is None else str(found)
+        hash_value = vars(call).get("hash", _CAPTURED)
+        self.raw.append(None if hash_value is None else _CAPTURED)
+        if hash_value is not _CAPTURED:
+            self._keys[index] = None if hash_value is None else str(hash_value)
 
     def arguments(self, call: int) -> Any:
         """A call's arguments; None where they were not captured.

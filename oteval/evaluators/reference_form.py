@@ -53,12 +53,12 @@ def in_reference_form(
         reference has none of, which are left out, such as ``tool results``.
     """
     expected = _steps(reference)
-    known = {_kind(step.message) for step in expected} | {_CALLS}
+    kinds = {_kind(step.message) for step in expected} | {_CALLS}
     has_remarks = any(step.message.tool_calls and step.message.content for step in expected)
     steps, omitted = [], []
     for step in _steps(run):
         kind = _kind(step.message)
-        if kind not in known:
+        if kind not in kinds:
             omitted.append(kind)
             continue
         if kind == _CALLS and step.message.content and not has_remarks:
@@ -76,8 +76,8 @@ def _steps(messages: Sequence[Message]) -> list[ComparedStep]:
             continue
         for number, call in enumerate(message.tool_calls):
             text = message.content if number == 0 else None
-            one = replace(message, tool_calls=(call,), content=text)
-            steps.append(ComparedStep(one, at, number))
+            step_message = replace(message, tool_calls=(call,), content=text)
+            steps.append(ComparedStep(step_message, at, number))
     return steps
 
 

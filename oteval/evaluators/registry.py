@@ -62,13 +62,13 @@ def evaluator_class(kind: str) -> type[Evaluator]:
 
 def load_all() -> tuple[dict[str, type[Evaluator]], list[str]]:
     """The classes by type, and the errors of those that cannot be loaded."""
-    found, problems = {}, []
+    classes, problems = {}, []
     for kind in evaluator_types():
         try:
-            found[kind] = evaluator_class(kind)
+            classes[kind] = evaluator_class(kind)
         except ConfigError as error:
             problems.append(str(error))
-    return found, problems
+    return classes, problems
 
 
 # Imported when their type is used: `judge` takes long to import.
@@ -84,18 +84,18 @@ _OWN_MODULES = {
 def _check(kind: str) -> type[Evaluator] | None:
     """The check of a type; most are in a module of that name."""
     if kind in (module.name for module in pkgutil.iter_modules(checks.__path__)):
-        found = _classes_in(import_module(f"{checks.__name__}.{kind}")).get(kind)
-        if found is not None:
-            return found
+        check = _classes_in(import_module(f"{checks.__name__}.{kind}")).get(kind)
+        if check is not None:
+            return check
     return _checks().get(kind)
 
 
 @cache
 def _checks() -> dict[str, type[Evaluator]]:
-    found: dict[str, type[Evaluator]] = {}
+    classes: dict[str, type[Evaluator]] = {}
     for module in pkgutil.iter_modules(checks.__path__):
-        found |= _classes_in(import_module(f"{checks.__name__}.{module.name}"))
-    return found
+        classes |= _classes_in(import_module(f"{checks.__name__}.{module.name}"))
+    return classes
 
 
 def _classes_in(module: Any) -> dict[str, type[Evaluator]]:
@@ -114,10 +114,10 @@ def _classes_in(module: Any) -> dict[str, type[Evaluator]]:
 @cache
 def announced_evaluators() -> Mapping[str, tuple[EntryPoint, ...]]:
     """The entry points of other packages, by type."""
-    found: dict[str, tuple[EntryPoint, ...]] = {}
+    announced: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in entry_points(group=GROUP):
-        found[entry.name] = (*found.get(entry.name, ()), entry)
-    return found
+        announced[entry.name] = (*announced.get(entry.name, ()), entry)
+    return announced
 
 
 def _owners(entries: Iterable[EntryPoint], *, is_own: bool) -> list[str]:
@@ -133,32 +133,32 @@ def _load(entry: EntryPoint) -> type[Evaluator]:
     """
     owner = f"type {entry.name!r} of {entry.dist.name if entry.dist else entry.value}"
     try:
-        found = entry.load()
+        loaded = entry.load()
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(f"{owner}: {entry.value} cannot be imported: {reason}") from error
-    if problem := _problem(found, entry.name):
+    if problem := _problem(loaded, entry.name):
         raise ConfigError(f"{owner}: {entry.value} {problem}")
-    checked: type[Evaluator] = found
+    checked: type[Evaluator] = loaded
     return checked
 
 
-def _problem(found: Any, kind: str) -> str:
+def _problem(loaded: Any, kind: str) -> str:
     """Why an object cannot be the evaluator of a type, or ""."""
-    if not isinstance(found, type) or not issubclass(found, Evaluator):
+    if not isinstance(loaded, type) or not issubclass(loaded, Evaluator):
         return "is not a subclass of oteval.evaluators.Evaluator"
-    if isabstract(found):
+    if isabstract(loaded):
         return "does not define evaluate()"
-    if getattr(found, "type", None) != kind:
-        return f"has the type {getattr(found, 'type', None)!r}; name the entry point for it"
+    if getattr(loaded, "type", None) != kind:
+        return f"has the type {getattr(loaded, 'type', None)!r}; name the entry point for it"
     try:
-        options = options_of(found)
+        options = options_of(loaded)
     except Exception as error:
         return f"has options that cannot be read: {' '.join(str(error).split())}"
     keys = [option.key for option in options]
-    taken = [key for key in keys if key in _COMMON or (key and keys.count(key) > 1)]
-    if taken:
-        return f"has an option {taken[0]!r}, which every evaluator has already; rename it"
+    reserved = [key for key in keys if key in _COMMON or (key and keys.count(key) > 1)]
+    if reserved:
+        return f"has an option {reserved[0]!r}, which every evaluator has already; rename it"
     if any(option.default is MISSING for option in options if option.key is None):
         return "has a required option without a key in oteval.yaml"
     return ""

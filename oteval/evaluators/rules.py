@@ -418,8 +418,8 @@ def how_they_differ(path: str, out: Any, ref: Any) -> str:
 
 def _function_name(function: Any) -> str:
     function = getattr(function, "func", function)
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    named_object = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named_object.__module__}.{named_object.__qualname__}"
 
 
 def _digest(function: Any) -> str:

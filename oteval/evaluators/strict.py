@@ -43,13 +43,13 @@ class _Side:
 
     __slots__ = ("calls", "roles", "table")
 
-    def __init__(self, table: CallTable, chosen: Sequence[int], whole: bool) -> None:
+    def __init__(self, table: CallTable, chosen: Sequence[int], is_whole: bool) -> None:
         self.table = table
         self.calls: dict[int, list[int]] = {}
         for call in chosen:
             self.calls.setdefault(table.at[call], []).append(call)
         self.roles = table.roles
-        if not whole:
+        if not is_whole:
             self.roles = [table.roles[call] for call in self.calls]
             self.calls = dict(enumerate(self.calls.values()))
 
@@ -72,8 +72,8 @@ def match_strict(
     Returns:
         The matched calls and the first difference.
     """
-    whole = spec.view == "all"
-    left, right = _Side(out, outs, whole), _Side(ref, refs, whole)
+    is_whole = spec.view == "all"
+    left, right = _Side(out, outs, is_whole), _Side(ref, refs, is_whole)
     first = _first_role(left.roles, right.roles)
     pairs: Pairs = []
     for group in _groups(left, right, spec):

@@ -110,10 +110,10 @@ def lookup(value: Any, path: str) -> Any:
             cut = path.rfind(".", 0, cut)
         return MISSING
     if isinstance(value, (list, tuple)):
-        head, _, rest = path.partition(".")
+        head, _, inner_path = path.partition(".")
         if not head.isdecimal() or len(head) > 9 or int(head) >= len(value):
             return MISSING
-        return lookup(value[int(head)], rest) if rest else value[int(head)]
+        return lookup(value[int(head)], inner_path) if inner_path else value[int(head)]
     return MISSING
 
 

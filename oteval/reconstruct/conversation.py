@@ -152,10 +152,10 @@ class _ConversationStitcher:
             return None
         service, conversation = run.root.span.service, run.conversation_id
         before = self.by_answer.get((service, previous))
-        named = self.by_answer.get((service, conversation))
-        if named is not None and named.root.conversation_id != conversation:
-            run.conversation_id = named.root.conversation_id
-        return before or named
+        answered = self.by_answer.get((service, conversation))
+        if answered is not None and answered.root.conversation_id != conversation:
+            run.conversation_id = answered.root.conversation_id
+        return before or answered
 
     def _filled(
         self,

@@ -107,9 +107,9 @@ def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:
     )
 
 
-def _completed(call: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
+def _completed(call: ModelCall, duplicates: Iterable[ModelCall]) -> ModelCall:
     """A call, its missing content and details taken from another recording of it."""
-    for other in others:
+    for other in duplicates:
         call = _with_details(call, other)
         if call.is_complete:
             continue
@@ -412,16 +412,16 @@ def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
     runs: dict[int, TracedRun] = {}
     holders: dict[int, TracedRun] = {}
     changes: dict[int, _Changes] = defaultdict(dict)
-    others: dict[int, tuple[_Recording, list[ModelCall]]] = {}
+    recordings: dict[int, tuple[_Recording, list[ModelCall]]] = {}
     for member in doubles:
         preferred, call = member.kept, member.call
         assert isinstance(call, ModelCall)
         runs.update({id(member.run): member.run, id(preferred.run): preferred.run})
         holders[id(member.run)] = preferred.run
         changes[id(member.run)][id(call)] = None
-        others.setdefault(id(preferred), (preferred, []))[1].append(call)
+        recordings.setdefault(id(preferred), (preferred, []))[1].append(call)
         _keep_trace(preferred.run, call)
-    for preferred, calls in others.values():
+    for preferred, calls in recordings.values():
         assert isinstance(preferred.call, ModelCall)
         changes[id(preferred.run)][id(preferred.call)] = _completed(preferred.call, calls)
     for key, run_changes in changes.items():

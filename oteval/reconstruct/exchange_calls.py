@@ -52,8 +52,8 @@ def recorded_call(exchange: Exchange) -> tuple[RecordedModelCall, str] | None:
     Returns:
         None if the exchange is not one of a known API of models.
     """
-    found = read_exchange(exchange)
-    return None if found is None else (found.call, found.problem)
+    read = read_exchange(exchange)
+    return None if read is None else (read.call, read.problem)
 
 
 def read_exchange(exchange: Exchange) -> ReadExchange | None:
@@ -95,8 +95,8 @@ def read_exchange(exchange: Exchange) -> ReadExchange | None:
         response_id=answer.response_id,
         usage=answer.usage,
     )
-    said = answer.output or ((answer.message,) if answer.message else ())
-    return ReadExchange(call, output=() if is_error else said)
+    answer_messages = answer.output or ((answer.message,) if answer.message else ())
+    return ReadExchange(call, output=() if is_error else answer_messages)
 
 
 def model_exchange(logs: Iterable[LogRecord]) -> LogRecord | None:
@@ -185,13 +185,13 @@ class ExchangeIndex:
         return repeated
 
 
-def _same_answer(call: ModelCall, others: Sequence[ModelCall]) -> ModelCall | None:
+def _same_answer(call: ModelCall, candidates: Sequence[ModelCall]) -> ModelCall | None:
     """The call with the same answer as another, or None."""
     texts = [(message.content or "").strip() for message in call.output]
     return next(
         (
             other
-            for other in others
+            for other in candidates
             if (call.response_id and other.response_id == call.response_id)
             or texts == [(message.content or "").strip() for message in other.output]
         ),

@@ -227,9 +227,9 @@ class Thread:
 
     def cut(self, length: int) -> list[Message]:
         """Take the entries from `length` on out of the thread, and return their messages."""
-        taken = [entry.message for entry in self.entries[length:]]
+        cut_messages = [entry.message for entry in self.entries[length:]]
         self.put(length, ())
-        return taken
+        return cut_messages
 
     def lay_over(self, sent: Sequence[Entry], overlap: Overlap, floor: int) -> None:
         """Append the new messages of an input, and complete known ones from it.

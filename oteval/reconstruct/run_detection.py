@@ -156,8 +156,8 @@ def _drop_repeated(runs: Sequence[TracedRun], exchanges: ExchangeIndex) -> None:
         return
     calls = [call for run in runs for call in run.model_calls]
     of_exchanges = [call for call in calls if id(call) in exchanges.calls]
-    others = [call for call in calls if id(call) not in exchanges.calls]
-    repeated = exchanges.repeated(others, of_exchanges)
+    direct_calls = [call for call in calls if id(call) not in exchanges.calls]
+    repeated = exchanges.repeated(direct_calls, of_exchanges)
     for run in runs:
         unique_calls = [call for call in run.model_calls if id(call) not in repeated]
         if len(unique_calls) < len(run.model_calls):
@@ -403,13 +403,13 @@ def adopted(roots: Sequence[Node], logs: Mapping[str, Sequence[LogRecord]]) -> l
     if not orphans or len(roots) < 2:
         return list(roots)
     agents = [agent for root in roots for agent in _topmost_agents(root, logs)]
-    taken: set[int] = set()
+    adopted_ids: set[int] = set()
     for orphan in orphans:
         holders = [agent for agent in agents if _holds(agent, orphan)]
         if len(holders) == 1:
             _attach_orphan(orphan, holders[0])
-            taken.add(id(orphan))
-    return [root for root in roots if id(root) not in taken]
+            adopted_ids.add(id(orphan))
+    return [root for root in roots if id(root) not in adopted_ids]
 
 
 def _topmost_agents(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> Iterator[Node]:

@@ -65,7 +65,7 @@ class SpanAccount:
             "trajectory_id": self.trajectory_id or None,
             "messages": list(self.messages),
             "note": self.note,
-            "gaps": [one.as_dict() for one in self.gaps],
+            "gaps": [gap_of_span.as_dict() for gap_of_span in self.gaps],
         }
 
 
@@ -90,11 +90,11 @@ class Explanation:
     @property
     def gaps(self) -> dict[tuple[str, str], list[str]]:
         """The spans of each gap, by its code and detail."""
-        found: dict[tuple[str, str], list[str]] = defaultdict(list)
-        words = [*(one for t in self.trajectories for one in t.gaps), *self.hints]
-        for one in dict.fromkeys(words):
-            found[(one.code, one.detail)].append(one.span_id)
-        return dict(found)
+        spans_by_gap: dict[tuple[str, str], list[str]] = defaultdict(list)
+        words = [*(gap_or_hint for t in self.trajectories for gap_or_hint in t.gaps), *self.hints]
+        for gap_or_hint in dict.fromkeys(words):
+            spans_by_gap[(gap_or_hint.code, gap_or_hint.detail)].append(gap_or_hint.span_id)
+        return dict(spans_by_gap)
 
     def as_dict(self) -> dict[str, Any]:
         """The object that ``oteval explain --json`` prints."""
@@ -125,10 +125,10 @@ def account_for(
         runs: The runs of all traces that belong together with it.
     """
     of_runs = {span.span_id for run in runs for span in run.spans}
-    kept = with_lone_tools(without_duplicates(runs))
-    reconstructed = [one.trajectory for one in trajectories_of(kept)]
-    trajectories = [one for one in reconstructed if trace_id in one.trace_ids]
-    book = _SpanIndex(trace_id, kept, trajectories, of_runs)
+    cleaned_runs = with_lone_tools(without_duplicates(runs))
+    reconstructed = [trajectory.trajectory for trajectory in trajectories_of(cleaned_runs)]
+    trajectories = [trajectory for trajectory in reconstructed if trace_id in trajectory.trace_ids]
+    book = _SpanIndex(trace_id, cleaned_runs, trajectories, of_runs)
     accounts = []
     by_shape = any(BY_SHAPE in run.dialects for run in runs if run.root.span.trace_id == trace_id)
     for root in build(spans):
@@ -138,8 +138,8 @@ def account_for(
                 depths[id(node)] = depths[id(node.parent)] + 1
             if node.is_stand_in:
                 continue
-            found = read_span(node.span, logs.get(node.span.span_id, ()), by_shape=by_shape)
-            accounts.append(book.account(node, depths[id(node)], *found))
+            read_result = read_span(node.span, logs.get(node.span.span_id, ()), by_shape=by_shape)
+            accounts.append(book.account(node, depths[id(node)], *read_result))
     count = sum(len(records) for records in logs.values())
     hints = () if trajectories or not spans else (gap("no_model_spans", accounts[0].span.span_id),)
     return Explanation(trace_id, tuple(accounts), count, tuple(trajectories), hints)
@@ -170,15 +170,15 @@ def accounts_of_some(spans: Sequence[tuple[Span, int]], run: Trajectory) -> list
         spans: The spans, each with the number of spans of its trace that it is inside of.
         run: The run.
     """
-    shown = {(span.trace_id, span.span_id) for span, _ in spans}
+    shown_spans = {(span.trace_id, span.span_id) for span, _ in spans}
     messages: dict[tuple[str, str], list[int]] = {}
     for index, message in enumerate(run.own_messages, run.new_from):
-        if (key := (message.trace_id, message.span_id)) in shown:
+        if (key := (message.trace_id, message.span_id)) in shown_spans:
             messages.setdefault(key, []).append(index)
-    gaps: dict[str, dict[Gap, None]] = {span_id: {} for _, span_id in shown}
-    for one in run.gaps:
-        if one.span_id in gaps:
-            gaps[one.span_id][one] = None
+    gaps: dict[str, dict[Gap, None]] = {span_id: {} for _, span_id in shown_spans}
+    for gap_of_run in run.gaps:
+        if gap_of_run.span_id in gaps:
+            gaps[gap_of_run.span_id][gap_of_run] = None
     root = (run.root_span.trace_id, run.root_span.span_id)
     return [
         _account_of_one(
@@ -232,7 +232,7 @@ class _SpanIndex:
         self,
         trace_id: str,
         runs: Sequence[TracedRun],
-        found: Sequence[Trajectory],
+        trajectories: Sequence[Trajectory],
         of_runs: Set[str],
     ) -> None:
         self.trace_id = trace_id
@@ -244,21 +244,21 @@ class _SpanIndex:
         self.gaps: dict[str, list[Gap]] = defaultdict(list)
         self.messages: dict[str, tuple[str, list[int]]] = {}
         self.roots: dict[str, str] = {}
-        known = {trajectory.id for trajectory in found}
+        trajectory_ids = {trajectory.id for trajectory in trajectories}
         for run in runs:
             name = trajectory_id(run.root.span.trace_id, run.root.span.span_id)
-            if name in known:
+            if name in trajectory_ids:
                 self.roots.update((span.span_id, name) for span in run.spans)
-        for trajectory in found:
+        for trajectory in trajectories:
             self._take(trajectory)
 
     def _take(self, trajectory: Trajectory) -> None:
         for index, message in enumerate(trajectory.own_messages, trajectory.new_from):
             if message.trace_id == self.trace_id:
-                place = self.messages.setdefault(message.span_id, (trajectory.id, []))
-                place[1].append(index)
-        for found in trajectory.gaps:
-            self.gaps[found.span_id].append(found)
+                span_messages = self.messages.setdefault(message.span_id, (trajectory.id, []))
+                span_messages[1].append(index)
+        for gap_of_run in trajectory.gaps:
+            self.gaps[gap_of_run.span_id].append(gap_of_run)
 
     def account(self, node: Node, depth: int, dialect: str, operation: Operation) -> SpanAccount:
         """How one span was used."""
@@ -315,11 +315,11 @@ def _holds(operation: Operation) -> str:
 def _holds_of_call(call: ModelCall) -> str:
     if not call.input and not call.output:
         return "no messages"
-    asked = sum(len(message.tool_calls) for message in call.output)
+    call_count = sum(len(message.tool_calls) for message in call.output)
     sent, received = len(call.input), len(call.output)
     words = [f"{sent} {'message' if sent == 1 else 'messages'} sent", f"{received} received"]
-    calls = "call" if asked == 1 else "calls"
-    return ", ".join([*words, *([f"{asked} {calls} asked for"] if asked else [])])
+    calls = "call" if call_count == 1 else "calls"
+    return ", ".join([*words, *([f"{call_count} {calls} asked for"] if call_count else [])])
 
 
 def _holds_of_tool(run: ToolRun) -> str:

@@ -270,17 +270,17 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
     sent = _known(call.input, "user", losses)
     received = _known(call.output, "assistant", losses)
     choices = _known(call.choices, "assistant", losses)
-    whole = _is_whole(call) and not is_unanswered
+    is_whole = _is_whole(call) and not is_unanswered
     is_same = sent is call.input and received is call.output and choices is call.choices
     is_same = is_same and not odd and len(gaps) == len(call.gaps)
-    if is_same and whole == call.whole and not is_unanswered:
+    if is_same and is_whole == call.whole and not is_unanswered:
         return call
     return replace(
         call,
         input=sent,
         output=received,
         choices=choices,
-        whole=whole,
+        whole=is_whole,
         is_unanswered=is_unanswered and len(gaps) > len(call.gaps),
         gaps=(*gaps, *dict.fromkeys(odd)),
     )

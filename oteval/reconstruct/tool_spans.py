@@ -63,10 +63,12 @@ def tool_of_attributes(
         arguments = None if recorded is None else parse_arguments(recorded)
     if result is _AS_RECORDED:
         result = next((attributes[key] for key in keys[1:] if key in attributes), None)
-    named = name or attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")
+    tool_name = (
+        name or attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")
+    )
     return tool_run(
         span,
-        name=str(named),
+        name=str(tool_name),
         call_id=call_id or attributes.get("gen_ai.tool.call.id"),
         arguments=arguments,
         result=result,
@@ -129,10 +131,10 @@ def failure_of(span: Span) -> bool:
     """
     raised = [event.attributes for event in span.events if event.name == "exception"]
     kinds = [_last_name(attributes.get("exception.type")) for attributes in raised]
-    named = _last_name(span.attributes.get("error.type"))
-    if not (span.is_error or kinds or named not in _NO_TYPE):
+    error_class = _last_name(span.attributes.get("error.type"))
+    if not (span.is_error or kinds or error_class not in _NO_TYPE):
         return False
-    return _CONTROL_FLOW.isdisjoint((*kinds, named, span.status_message.partition("(")[0]))
+    return _CONTROL_FLOW.isdisjoint((*kinds, error_class, span.status_message.partition("(")[0]))
 
 
 def _last_name(value: object) -> str:

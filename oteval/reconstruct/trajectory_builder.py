@@ -171,10 +171,10 @@ def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> 
     if overlap.known and overlap.kept == len(thread.spoken):
         return
     size = answered(first)
-    rest = [entry.message for entry in first[size:]]
+    new_messages = [entry.message for entry in first[size:]]
     # The result of a call that only the summary shows belongs to the summary.
     ids = {"", *(call.id for entry in thread.entries for call in entry.message.tool_calls)}
-    if size == 0 or any(m.role == "user" or m.tool_call_id not in ids for m in rest):
+    if size == 0 or any(m.role == "user" or m.tool_call_id not in ids for m in new_messages):
         size = len(first)
     builder.summary = (keys_before(first, size), len(thread.spoken))
     span_id = run.model_calls[0].span.span_id
@@ -325,8 +325,8 @@ def choose(builder: TrajectoryBuilder, sent: Sequence[Entry]) -> None:
     if chosen_key == last_entry.key or chosen is None:
         return
     thread.put(rewrite.at, [Entry(chosen, chosen_key, last_entry.time_ns)])
-    others = tuple(m for m in rewrite.messages if m is not chosen)
-    changed = replace(rewrite, messages=(last_entry.message, *others))
+    unchosen = tuple(m for m in rewrite.messages if m is not chosen)
+    changed = replace(rewrite, messages=(last_entry.message, *unchosen))
     choice_index = next(
         i for i in reversed(range(len(builder.rewrites))) if builder.rewrites[i] is rewrite
     )

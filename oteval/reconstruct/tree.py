@@ -63,17 +63,17 @@ def build(spans: Sequence[Span]) -> list[Node]:
     """
     nodes = _nodes(spans)
     orphans: dict[str, list[Node]] = defaultdict(list)
-    seen: set[str] = set()
+    span_ids: set[str] = set()
     may_circle = False
     for span_id, node in nodes.items():
         parent_id = node.span.parent_id
         node.parent = nodes.get(parent_id) if parent_id else None
         if node.parent is not None:
             node.parent.children.append(node)
-            may_circle = may_circle or parent_id not in seen
+            may_circle = may_circle or parent_id not in span_ids
         elif parent_id:
             orphans[parent_id].append(node)
-        seen.add(span_id)
+        span_ids.add(span_id)
     for family in orphans.values():
         _note_missing(family, nodes)
     if may_circle:  # a parent that starts after its child
@@ -159,9 +159,9 @@ def _break_circles(nodes: Iterable[Node]) -> None:
 
 def _earliest_of_circle(node: Node) -> Node:
     """The earliest node of the circle that lies above a node."""
-    seen: set[int] = set()
-    while id(node) not in seen:
-        seen.add(id(node))
+    visited: set[int] = set()
+    while id(node) not in visited:
+        visited.add(id(node))
         assert node.parent is not None
         node = node.parent
     circle = [node, *_until(node)]

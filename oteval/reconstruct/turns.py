@@ -187,9 +187,9 @@ def previous_answer(run: TracedRun) -> str:
             if _MARK in value and (match := _PREVIOUS.search(value)):
                 return identity(match[1])
         elif isinstance(value, dict):  # as a backend gives JSON back
-            named = value.get("previous_response_id")
-            if isinstance(named, str) and identity(named):
-                return identity(named)
+            response_id = value.get("previous_response_id")
+            if isinstance(response_id, str) and identity(response_id):
+                return identity(response_id)
     return ""
 
 
@@ -248,8 +248,8 @@ def _names(call: ToolCall, agent: str) -> bool:
     """Whether a call names an agent: in the tool's name, or as one of the arguments."""
     arguments = call.arguments
     values = arguments.values() if isinstance(arguments, dict) else [arguments]
-    named = {_plain(value) for value in values if isinstance(value, str)}
-    return agent in named or f"_{agent}_" in f"_{_plain(call.name)}_"
+    plain_names = {_plain(value) for value in values if isinstance(value, str)}
+    return agent in plain_names or f"_{agent}_" in f"_{_plain(call.name)}_"
 
 
 def _plain(name: str) -> str:

@@ -156,14 +156,14 @@ class JsonMatch:
         if self.aggregator is not None:
             by_record = [_combine(verdict.values(), self.aggregator) for verdict in verdicts]
             is_list = isinstance(outputs, list)
-            whole = _combine(by_record, self.list_aggregator) if is_list else by_record[0]
-            return [observed(whole.result(f"{_KEY}:{self.aggregator}"))]
+            combined = _combine(by_record, self.list_aggregator) if is_list else by_record[0]
+            return [observed(combined.result(f"{_KEY}:{self.aggregator}"))]
         names = sorted({name for verdict in verdicts for name in verdict})
         results = []
         for name in names:
             members = [verdict[name] for verdict in verdicts if name in verdict]
-            whole = members[0] if len(members) == 1 else _combine(members, self.list_aggregator)
-            results.append(observed(whole.result(f"{_KEY}:{name}")))
+            combined = members[0] if len(members) == 1 else _combine(members, self.list_aggregator)
+            results.append(observed(combined.result(f"{_KEY}:{name}")))
         return results
 
 

@@ -50,17 +50,19 @@ def pair_records(
         The pairs, in the order of the outputs.
     """
     if mode == "ordered":
-        found = {at: at for at in range(min(len(outputs), len(references)))}
+        pairing = {at: at for at in range(min(len(outputs), len(references)))}
     else:
-        found = _assigned(outputs, references, ignored)
-    used = set(found.values())
+        pairing = _assigned(outputs, references, ignored)
+    used = set(pairing.values())
     pairs = [
-        RecordPair(output, references[found[at]] if at in found else None)
+        RecordPair(output, references[pairing[at]] if at in pairing else None)
         for at, output in enumerate(outputs)
-        if at in found or mode != "superset"
+        if at in pairing or mode != "superset"
     ]
     if mode != "subset":
-        pairs += [RecordPair(None, one) for at, one in enumerate(references) if at not in used]
+        pairs += [
+            RecordPair(None, reference) for at, reference in enumerate(references) if at not in used
+        ]
     return pairs
 
 
@@ -70,30 +72,30 @@ def _assigned(
     """The reference of each output that has one, by index."""
     ours = [_kept(record, ignored) for record in outputs]
     theirs = [_kept(record, ignored) for record in references]
-    found = dict(
+    assigned = dict(
         match_equal(
             ((at, canonical_key(record)) for at, record in enumerate(ours)),
             ((at, canonical_key(record)) for at, record in enumerate(theirs)),
         )
     )
-    used = set(found.values())
-    left = [at for at in range(len(ours)) if at not in found]
+    used = set(assigned.values())
+    left = [at for at in range(len(ours)) if at not in assigned]
     right = [at for at in range(len(theirs)) if at not in used]
     if len(left) <= len(right):
-        costs = [[-_equal_fields(ours[one], theirs[two]) for two in right] for one in left]
-        found.update({left[one]: right[two] for one, two in _least_cost(costs)})
+        costs = [[-_equal_fields(ours[row], theirs[column]) for column in right] for row in left]
+        assigned.update({left[row]: right[column] for row, column in _least_cost(costs)})
     else:
-        costs = [[-_equal_fields(ours[one], theirs[two]) for one in left] for two in right]
-        found.update({left[one]: right[two] for two, one in _least_cost(costs)})
-    return found
+        costs = [[-_equal_fields(ours[row], theirs[column]) for row in left] for column in right]
+        assigned.update({left[row]: right[column] for column, row in _least_cost(costs)})
+    return assigned
 
 
 def _kept(record: Record, ignored: Set[str]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in ignored}
 
 
-def _equal_fields(one: Record, two: Record) -> int:
-    return sum(key in two and same(value, two[key]) for key, value in one.items())
+def _equal_fields(output: Record, reference: Record) -> int:
+    return sum(key in reference and same(value, reference[key]) for key, value in output.items())
 
 
 def _least_cost(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
@@ -112,23 +114,25 @@ def _least_cost(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
         current, column, reached = row, -1, 0.0
         while current != -1:
             nearest, best = -1, inf
-            for other in range(columns):
-                if done[other]:
+            for next_column in range(columns):
+                if done[next_column]:
                     continue
-                reduced = costs[current][other] - row_price[current] - column_price[other]
-                if reached + reduced < distance[other]:
-                    distance[other], came_from[other] = reached + reduced, column
-                if distance[other] < best:
-                    nearest, best = other, distance[other]
+                reduced = (
+                    costs[current][next_column] - row_price[current] - column_price[next_column]
+                )
+                if reached + reduced < distance[next_column]:
+                    distance[next_column], came_from[next_column] = reached + reduced, column
+                if distance[next_column] < best:
+                    nearest, best = next_column, distance[next_column]
             column, reached = nearest, best
             done[column] = True
             current = row_of[column]
         row_price[row] += reached
-        for other in range(columns):
-            if done[other]:
-                if row_of[other] != -1:
-                    row_price[row_of[other]] += reached - distance[other]
-                column_price[other] -= reached - distance[other]
+        for next_column in range(columns):
+            if done[next_column]:
+                if row_of[next_column] != -1:
+                    row_price[row_of[next_column]] += reached - distance[next_column]
+                column_price[next_column] -= reached - distance[next_column]
         while column != -1:
             before = came_from[column]
             row_of[column] = row if before == -1 else row_of[before]

@@ -119,7 +119,9 @@ class ToolErrors(Check):
         paired = {id(result) for result in results_of(context.messages).values()}
         results = [message for message in context.messages if message.role == "tool"]
         compiled = None if self.error_pattern is None else Pattern(self.error_pattern)
-        outcomes = (outcome_by(each, compiled) for each in results if id(each) not in paired)
+        outcomes = (
+            outcome_by(unpaired, compiled) for unpaired in results if id(unpaired) not in paired
+        )
         return next((_reason(outcome) for outcome in outcomes if outcome.failed), "")
 
     def _outcomes(self, context: EvaluationContext) -> _Outcomes:

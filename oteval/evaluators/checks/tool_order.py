@@ -125,7 +125,7 @@ def _of(calls: Sequence[Call], tool: str) -> list[Call]:
 
 def _before(rule: OrderRule, calls: Sequence[Call]) -> str | None:
     firsts, seconds = _of(calls, rule.first), _of(calls, rule.second)
-    if not seconds or any(one.at < seconds[0].at for one in firsts):
+    if not seconds or any(call.at < seconds[0].at for call in firsts):
         return None
     if not firsts:
         return f"{seconds[0]} is made and {rule.first} never called"

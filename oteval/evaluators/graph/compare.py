@@ -55,9 +55,11 @@ def compare_turns(out: Turns, ref: Turns, mode: Mode) -> tuple[Verdict, int | No
     return Verdict(not reasons, comment, matched, missing, extra, alignment), first
 
 
-def _comment(mode: Mode, reasons: Sequence[str], turns: int, wanted: int) -> str:
+def _comment(mode: Mode, reasons: Sequence[str], turns: int, reference_turns: int) -> str:
     counts = (
-        "" if turns == wanted else f" ({_many(turns, 'turn')} against the reference's {wanted})"
+        ""
+        if turns == reference_turns
+        else f" ({_many(turns, 'turn')} against the reference's {reference_turns})"
     )
     if mode == "strict":
         return reasons[0] + counts
@@ -66,8 +68,8 @@ def _comment(mode: Mode, reasons: Sequence[str], turns: int, wanted: int) -> str
 
 
 def _same_place(lefts: Sequence[str], rights: Sequence[str]) -> Pairs:
-    both = enumerate(zip(lefts, rights, strict=False))
-    return [(place, place) for place, (left, right) in both if left == right]
+    node_pairs = enumerate(zip(lefts, rights, strict=False))
+    return [(index, index) for index, (left, right) in node_pairs if left == right]
 
 
 def _any_order(lefts: Sequence[str], rights: Sequence[str]) -> Pairs:
@@ -75,14 +77,14 @@ def _any_order(lefts: Sequence[str], rights: Sequence[str]) -> Pairs:
 
 
 def _same_order(lefts: Sequence[str], rights: Sequence[str]) -> Pairs:
-    found = in_order(
+    pairs = in_order(
         range(len(lefts)), range(len(rights)), lambda i, j: bool(lefts[i] == rights[j])
     )
-    if found is not None:
-        return found
+    if pairs is not None:
+        return pairs
     places: dict[str, int] = {}
-    for place, node in enumerate(lefts):
-        places[node] = places.get(node, 0) | 1 << place
+    for index, node in enumerate(lefts):
+        places[node] = places.get(node, 0) | 1 << index
     return longest_order([places.get(node, 0) for node in rights])
 
 
@@ -118,7 +120,7 @@ def _first_place(lefts: Sequence[str] | None, rights: Sequence[str] | None) -> s
     if lefts is None or rights is None:
         side, nodes = ("output", rights) if lefts is None else ("reference", lefts)
         return f"the {side} ends where the other side goes on with {_names(nodes or [])}"
-    for place, (left, right) in enumerate(zip_longest(lefts, rights)):
+    for index, (left, right) in enumerate(zip_longest(lefts, rights)):
         if left == right:
             continue
         counts = f" ({_many(len(lefts), 'node')} against the reference's {len(rights)})"
@@ -129,7 +131,7 @@ def _first_place(lefts: Sequence[str] | None, rights: Sequence[str] | None) -> s
             why = f"the {side}'s turn ends where the other side goes on with {went}"
         else:
             why = f"{_cut(left)} in the output, {_cut(right)} in the reference"
-        return f"node {place}: {why}{counts}"
+        return f"node {index}: {why}{counts}"
     return None
 
 

@@ -59,28 +59,28 @@ def extract_langgraph_trajectory_from_snapshots(
     """
     history = list(snapshots)
     inputs: list[Any] = []
-    found: GraphTrajectory = {"inputs": [], "results": [], "steps": []}
+    trajectory: GraphTrajectory = {"inputs": [], "results": [], "steps": []}
     for i, snapshot in enumerate(history):
         _check(snapshot, i)
         interrupted = _is_interrupted(snapshot)
         if interrupted or not snapshot.next:
-            found["results"].append({} if interrupted else _result(snapshot.values))
-            found["steps"].append([])
-        if not found["steps"]:
+            trajectory["results"].append({} if interrupted else _result(snapshot.values))
+            trajectory["steps"].append([])
+        if not trajectory["steps"]:
             continue  # the newest turn still runs
-        found["steps"][-1] += _nodes(snapshot)
+        trajectory["steps"][-1] += _nodes(snapshot)
         if snapshot.metadata is not None and snapshot.metadata.get("source") == "input":
             inputs.extend({task.name: task.result} for task in snapshot.tasks)
         elif i + 1 < len(history) and _is_interrupted(history[i + 1]):
             inputs.append(RESUMING)
-    _turn_around(inputs, found)
-    if len(inputs) != len(found["results"]):
+    _turn_around(inputs, trajectory)
+    if len(inputs) != len(trajectory["results"]):
         warnings.warn(
-            f"the thread has {len(inputs)} inputs and {len(found['results'])} results; "
+            f"the thread has {len(inputs)} inputs and {len(trajectory['results'])} results; "
             "the trajectory may be incomplete",
             stacklevel=2,
         )
-    return {"inputs": inputs, "outputs": found}
+    return {"inputs": inputs, "outputs": trajectory}
 
 
 def _check(snapshot: Any, index: int) -> None:
@@ -125,12 +125,12 @@ def _result(values: Any) -> Any:
     }
 
 
-def _turn_around(inputs: list[Any], found: GraphTrajectory) -> None:
+def _turn_around(inputs: list[Any], trajectory: GraphTrajectory) -> None:
     """Reverse the order, so that the oldest turn comes first."""
     inputs.reverse()
-    found["results"].reverse()
-    found["steps"].reverse()
-    for turn in found["steps"]:
+    trajectory["results"].reverse()
+    trajectory["steps"].reverse()
+    for turn in trajectory["steps"]:
         turn.reverse()
 
 

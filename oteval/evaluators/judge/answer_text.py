@@ -59,18 +59,18 @@ def parse_json(text: str) -> Any:
 
 def _without_fence(text: str) -> str:
     """The content of a code fence that is the whole text; other text unchanged."""
-    first, _, rest = text.partition("\n")
-    is_fenced = first.strip().lower() in _FENCES and rest.endswith("```")
-    return rest.removesuffix("```").strip() if is_fenced else text
+    first, _, body = text.partition("\n")
+    is_fenced = first.strip().lower() in _FENCES and body.endswith("```")
+    return body.removesuffix("```").strip() if is_fenced else text
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    unique: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in unique:
             raise InvalidAnswer(f"the answer repeats the key {key!r}")
-        found[key] = value
-    return found
+        unique[key] = value
+    return unique
 
 
 def _without_reasoning(text: str) -> str:

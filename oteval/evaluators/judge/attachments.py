@@ -32,19 +32,19 @@ def attachment_parts(attachments: Any) -> list[dict[str, Any]]:
     return [_part(item, f"attachments[{index}]") for index, item in enumerate(items)]
 
 
-def _part(item: Any, place: str) -> dict[str, Any]:
+def _part(item: Any, source: str) -> dict[str, Any]:
     if isinstance(item, str):
         return {"type": "image_url", "image_url": {"url": item}}
     if not isinstance(item, Mapping):
         raise InputError(
-            f"{place} is a {type(item).__name__}; expected an image's URL, a content part, or "
+            f"{source} is a {type(item).__name__}; expected an image's URL, a content part, or "
             "{'mime_type': ..., 'data': ...}"
         )
     mime, data = item.get("mime_type"), item.get("data")
     if mime is None or data is None:
         if "type" in item:
             return dict(item)
-        raise InputError(f"{place}: 'mime_type' and 'data' are needed, or a content part's 'type'")
+        raise InputError(f"{source}: 'mime_type' and 'data' are needed, or a content part's 'type'")
     mime = str(mime).lower().partition(";")[0].strip()
     kind, _, subtype = mime.partition("/")
     if kind == "image":
@@ -52,13 +52,15 @@ def _part(item: Any, place: str) -> dict[str, Any]:
     if kind == "audio":
         body = _url(data, mime).partition(",")[2]
         if not body:
-            raise InputError(f"{place}: audio must be given as bytes, base64 or a data: URL")
+            raise InputError(f"{source}: audio must be given as bytes, base64 or a data: URL")
         audio_format = _AUDIO_FORMATS.get(subtype, subtype)
         return {"type": "input_audio", "input_audio": {"data": body, "format": audio_format}}
     if mime == "application/pdf":
         name = str(item.get("name") or "attachment.pdf")
         return {"type": "file", "file": {"filename": name, "file_data": _url(data, mime)}}
-    raise InputError(f"{place}: {mime!r} is not supported; give an image, audio or application/pdf")
+    raise InputError(
+        f"{source}: {mime!r} is not supported; give an image, audio or application/pdf"
+    )
 
 
 def _url(data: Any, mime: str) -> str:

@@ -106,8 +106,8 @@ def estimate_tokens(text: str) -> int:
     non_ascii = without_letters.translate(None, _ASCII)
     letters = len(data) - len(without_letters)
     punctuation = len(without_letters) - len(non_ascii)
-    others = len(text) - letters - punctuation
-    return math.ceil(letters / 4 + punctuation / 2 + others)
+    other_count = len(text) - letters - punctuation
+    return math.ceil(letters / 4 + punctuation / 2 + other_count)
 
 
 @dataclass

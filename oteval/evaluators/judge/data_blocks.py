@@ -106,17 +106,17 @@ def encode_data(value: Any, variable: str = "", left_out: list[OmittedData] | No
         left_out: A list to which omitted data is added.
     """
 
-    def shortened(found: re.Match[str]) -> str:
-        if not _is_binary(found["body"]):
-            return found[0]
+    def shortened(match: re.Match[str]) -> str:
+        if not _is_binary(match["body"]):
+            return match[0]
         if left_out is not None:
-            left_out.append(OmittedData(variable, found["kind"], len(found["body"])))
-        return f"{found['head']}... ({len(found['body'])} characters left out)"
+            left_out.append(OmittedData(variable, match["kind"], len(match["body"])))
+        return f"{match['head']}... ({len(match['body'])} characters left out)"
 
     text = _BLOB.sub(shortened, dumps(value))
     text = _BRACKETED.sub(r"\\u005b", _escape_hidden(text))
     if "~" in text:
-        text = _TILDES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        text = _TILDES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return _DELIMITERS.sub(r"\\u005b\\u005b", text)
 
 
@@ -139,8 +139,8 @@ def _escape_hidden(text: str) -> str:
     return text if text.isascii() else _HIDDEN.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
     if code < 0x10000:
         return f"\\u{code:04x}"
     code -= 0x10000

@@ -294,8 +294,12 @@ class OpenAIBackend:
             body.update(stream=True, stream_options={"include_usage": True})
         schema = request.schema
         if request.mode == "json_schema":
-            named = {"name": schema.name, "schema": dict(schema.json), "strict": schema.strict}
-            body["response_format"] = {"type": "json_schema", "json_schema": named}
+            json_schema = {
+                "name": schema.name,
+                "schema": dict(schema.json),
+                "strict": schema.strict,
+            }
+            body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
         elif request.mode == "tool":
             function: dict[str, Any] = {
                 "name": schema.name,

@@ -177,7 +177,7 @@ def make_clients(
     else:
         if options.get("judge") is not None:
             raise ConfigError("judge and jury exclude each other; put the judge into the jury")
-        backends = [_make_backend(_member_options(options, one), is_async) for one in jury]
+        backends = [_make_backend(_member_options(options, member), is_async) for member in jury]
         if not backends:
             raise ConfigError("jury is empty; name at least one model or judge")
     if limits.budget is not None:

@@ -117,8 +117,10 @@ class Prompt:
         if examples:
             _append_parts(messages, [_text_part(examples)])
         if _contains(messages, data.nonce_mark):
-            named = FEW_SHOT_EXAMPLES if examples and data.are_examples_data else ""
-            closing = closing_instructions(data.nonce, task, examples=named, left_out=data.left_out)
+            examples_name = FEW_SHOT_EXAMPLES if examples and data.are_examples_data else ""
+            closing = closing_instructions(
+                data.nonce, task, examples=examples_name, left_out=data.left_out
+            )
             _append_parts(messages, [_text_part(closing)])
         return RenderedPrompt(messages, data.nonce, tuple(data.left_out))
 

@@ -72,11 +72,11 @@ class ServerError:
             return cls(status or _status_named((str(error),)), _one_line(error))
         code, kind = (str(error.get(key) or "") for key in ("code", "type"))
         numbers = [str(error.get(key) or "") for key in ("status", "status_code", "code")]
-        named = next((int(number) for number in numbers if _is_status(number)), 0)
+        number_in_text = next((int(number) for number in numbers if _is_status(number)), 0)
         message = error.get("message") or error.get("detail") or code or kind or dict(error)
         names = (code, kind, *numbers)
         return cls(
-            status or named or _status_named(names if any(names) else (str(message),)),
+            status or number_in_text or _status_named(names if any(names) else (str(message),)),
             _one_line(message),
             code,
             str(error.get("param") or ""),
@@ -113,8 +113,8 @@ class ServerError:
             return refused[1]
         if is_about_format(self.message):
             return ""
-        named = (name for name in options if re.search(rf"\b{re.escape(name)}\b", self.message))
-        return next(named, "")
+        mentioned = (name for name in options if re.search(rf"\b{re.escape(name)}\b", self.message))
+        return next(mentioned, "")
 
 
 class OptionRefused(JudgeError):

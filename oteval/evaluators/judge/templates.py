@@ -45,7 +45,7 @@ def template_variables(template: str) -> set[str]:
     """The variables in a template."""
     parsed = _parse(template)
     if parsed is None:
-        return {found["name"] for found in _FIELD.finditer(template) if found["name"]}
+        return {field["name"] for field in _FIELD.finditer(template) if field["name"]}
     return {name for _, name, _, _ in parsed if name is not None}
 
 
@@ -58,7 +58,7 @@ def fill_template(template: str, values: Mapping[str, str | Callable[[], str]]) 
     """
     parsed = _parse(template)
     if parsed is None:
-        return _FIELD.sub(lambda found: _replacement(found, values), template)
+        return _FIELD.sub(lambda match: _replacement(match, values), template)
     out: list[str] = []
     for literal, name, spec, conversion in parsed:
         out.append(literal)
@@ -72,39 +72,39 @@ def fill_template(template: str, values: Mapping[str, str | Callable[[], str]]) 
     return "".join(out)
 
 
-def template_problem(template: str, given: Collection[str], optional: Collection[str] = ()) -> str:
+def template_problem(template: str, names: Collection[str], optional: Collection[str] = ()) -> str:
     """A message about the first variable that cannot be filled in, or "".
 
     Args:
         template: The template.
-        given: The variables that have a value.
+        names: The variables that have a value.
         optional: The variables that need no value.
     """
-    shown = template_variables(template)
-    missing = sorted(shown - {*given, *optional}, key=lambda name: template.index(f"{{{name}"))
+    variables = template_variables(template)
+    missing = sorted(variables - {*names, *optional}, key=lambda name: template.index(f"{{{name}"))
     if missing:
-        return missing_value_message(missing[0], given)
-    known = {*given, *STANDARD_VARIABLES}
+        return missing_value_message(missing[0], names)
+    known_names = {*names, *STANDARD_VARIABLES}
     for odd in _ODD.finditer(template):
-        if odd[1] in known and odd[0] not in _format_fields(template):
+        if odd[1] in known_names and odd[0] not in _format_fields(template):
             return f"the prompt shows {odd[0]}, which is not filled in: write {{{odd[1]}}}"
     for doubled in _DOUBLED.findall(template):
-        if doubled in STANDARD_VARIABLES and doubled not in shown:
+        if doubled in STANDARD_VARIABLES and doubled not in variables:
             return f"the prompt shows {{{{{doubled}}}}}, which is text: write {{{doubled}}}"
     return ""
 
 
-def closest_name(name: str, known: Collection[str]) -> str:
+def closest_name(name: str, names: Collection[str]) -> str:
     """The known name that a misspelt one probably means, or ""."""
-    return next(iter(get_close_matches(name, sorted(known), 1, 0.7)), "")
+    return next(iter(get_close_matches(name, sorted(names), 1, 0.7)), "")
 
 
-def missing_value_message(name: str, known: Collection[str]) -> str:
+def missing_value_message(name: str, names: Collection[str]) -> str:
     """The error message for a variable without a value."""
     where = f"the prompt shows {{{name}}}, which has no value: "
     if name in STANDARD_VARIABLES:
         return f'{where}give {name}=, or {name}="" if it is empty'
-    meant = closest_name(name, {*known, *STANDARD_VARIABLES})
+    meant = closest_name(name, {*names, *STANDARD_VARIABLES})
     advice = f"did you mean {{{meant}}}?" if meant else f"give {name}=."
     return f"{where}{advice} Write {{{{{name}}}}} for braces that are text"
 
@@ -115,15 +115,15 @@ def _format_fields(template: str) -> set[str]:
     return {f"{{{n}{f'!{c}' if c else ''}{f':{s}' if s else ''}}}" for _, n, s, c in parsed if n}
 
 
-def _replacement(found: re.Match[str], values: Mapping[str, str | Callable[[], str]]) -> str:
-    name = found["name"]
-    return _value(name, values, found[0]) if name else found[0][1:-1]
+def _replacement(match: re.Match[str], values: Mapping[str, str | Callable[[], str]]) -> str:
+    name = match["name"]
+    return _value(name, values, match[0]) if name else match[0][1:-1]
 
 
 def _value(name: str, values: Mapping[str, str | Callable[[], str]], otherwise: str) -> str:
     if name in values:
-        found = values[name]
-        return found if isinstance(found, str) else found()
+        value = values[name]
+        return value if isinstance(value, str) else value()
     return "" if name in STANDARD_VARIABLES else otherwise
 
 

@@ -146,14 +146,16 @@ def _interval(confusion: Confusion, confidence: float) -> Interval:
         total, agreed = sum(rows), sum(weights[at][at] for at in range(size))
         chance = sum(row * column for row, column in zip(rows, columns, strict=True))
         unseen = draw.expovariate(1)
-        whole = total + unseen
+        grand_total = total + unseen
         for row, column in cells:
             together = chance + unseen * (columns[row] + rows[column])
             agreement = agreed
             if row == column:
                 together += unseen * unseen
                 agreement += unseen
-            kappas[row, column].append((agreement * whole - together) / (whole * whole - together))
+            kappas[row, column].append(
+                (agreement * grand_total - together) / (grand_total * grand_total - together)
+            )
     tail = int((1 - confidence) / 2 * _DRAWS)
     ordered = [sorted(values) for values in kappas.values()]
     low, high = (

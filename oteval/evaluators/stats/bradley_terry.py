@@ -93,14 +93,14 @@ def _connected(scored: Matrix) -> bool:
     size = len(scored)
 
     def reached(forward: bool) -> int:
-        seen, open_ = {0}, [0]
+        visited, open_ = {0}, [0]
         while open_:
             i = open_.pop()
             for j in range(size):
-                if j not in seen and (scored[i][j] if forward else scored[j][i]) > 0:
-                    seen.add(j)
+                if j not in visited and (scored[i][j] if forward else scored[j][i]) > 0:
+                    visited.add(j)
                     open_.append(j)
-        return len(seen)
+        return len(visited)
 
     return reached(True) == size and reached(False) == size
 
@@ -128,11 +128,11 @@ def _updated(i: int, scored: Matrix, strengths: Sequence[float], theta: float) -
     """A system's strength after one step."""
     own = strengths[i]
     won, weight = 0.0, 0.0
-    for j, other in enumerate(strengths):
+    for j, opponent in enumerate(strengths):
         if i != j:
             won += scored[i][j]
-            weight += scored[i][j] / (own + theta * other)
-            weight += theta * scored[j][i] / (theta * own + other)
+            weight += scored[i][j] / (own + theta * opponent)
+            weight += theta * scored[j][i] / (theta * own + opponent)
     return won / weight
 
 
@@ -182,9 +182,9 @@ def rank(
     tail = (1 - confidence) / 2
     intervals = []
     for at, value in enumerate(overall.strengths):
-        found = sorted(strengths[at] for strengths in drawn) or [value]
-        low = found[max(0, int(tail * (len(found) - 1)) - 1)]
-        high = found[min(len(found) - 1, math.ceil((1 - tail) * (len(found) - 1)) + 1)]
+        ordered = sorted(strengths[at] for strengths in drawn) or [value]
+        low = ordered[max(0, int(tail * (len(ordered) - 1)) - 1)]
+        high = ordered[min(len(ordered) - 1, math.ceil((1 - tail) * (len(ordered) - 1)) + 1)]
         intervals.append(Interval(min(low, value), max(high, value)))
     return overall, intervals
 
@@ -194,12 +194,12 @@ def _drawn(examples: Sequence[ExampleVotes], draw: random.Random) -> tuple[float
     size = len(examples[0].wins)
     wins = [[0.0] * size for _ in range(size)]
     ties = [[0.0] * size for _ in range(size)]
-    for one in examples:
+    for example in examples:
         weight = draw.expovariate(1.0)
         for i in range(size):
             for j in range(size):
-                wins[i][j] += weight * one.wins[i][j]
-                ties[i][j] += weight * one.ties[i][j]
+                wins[i][j] += weight * example.wins[i][j]
+                ties[i][j] += weight * example.ties[i][j]
     for i in range(size):
         for j in range(i):
             if wins[i][j] or wins[j][i] or ties[i][j]:
@@ -211,6 +211,6 @@ def _drawn(examples: Sequence[ExampleVotes], draw: random.Random) -> tuple[float
 def _ranked(examples: Sequence[ExampleVotes], prior: float | None) -> Ranking:
     size = len(examples[0].wins)
     cells = range(size)
-    wins = [[sum(one.wins[i][j] for one in examples) for j in cells] for i in cells]
-    ties = [[sum(one.ties[i][j] for one in examples) for j in cells] for i in cells]
+    wins = [[sum(example.wins[i][j] for example in examples) for j in cells] for i in cells]
+    ties = [[sum(example.ties[i][j] for example in examples) for j in cells] for i in cells]
     return bradley_terry(wins, ties, prior=prior, tolerance=1e-5)

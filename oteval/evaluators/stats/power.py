@@ -77,12 +77,12 @@ def _power(pairs: int, difference: float, differing: float, alpha: float) -> flo
     if differing == difference:
         return binomial_tail(fewest_pairs(alpha), pairs, differing)
     share = (differing + difference) / (2 * differing)
-    found = 0.0
+    power = 0.0
     for count in range(fewest_pairs(alpha), pairs + 1):
         likely = _probability(count, pairs, differing)
         if likely > 1e-9:
-            found += likely * binomial_tail(_critical(count, alpha), count, share)
-    return found
+            power += likely * binomial_tail(_critical(count, alpha), count, share)
+    return power
 
 
 def _probability(count: int, total: int, share: float) -> float:

@@ -70,22 +70,24 @@ def ppi_mean(
     Raises:
         ValueError: There are fewer than two labels, or not as many predictions.
     """
-    count, others = len(labels), len(unlabelled)
+    count, unlabelled_count = len(labels), len(unlabelled)
     if count != len(predictions):
         raise ValueError(f"{count} labels against {len(predictions)} predictions of the same runs")
     if count < 2:
         raise ValueError("at least two labels are needed for a correction")
     bounded = min(labels) >= 0 and max(labels) <= 1
-    if count < FEWEST and others:
+    if count < FEWEST and unlabelled_count:
         alone = _alone(labels, confidence)
-        return Corrected(mean(labels), alone, 0.0, count, others, FEWEST - count, "labels")
-    if not others:
+        return Corrected(
+            mean(labels), alone, 0.0, count, unlabelled_count, FEWEST - count, "labels"
+        )
+    if not unlabelled_count:
         weight = 0.0
     if weight is None:
         weight = _tuned(labels, predictions, unlabelled)
     if bounded and not weight:
         alone = _alone(labels, confidence)
-        return Corrected(mean(labels), alone, weight, count, others, method="labels")
+        return Corrected(mean(labels), alone, weight, count, unlabelled_count, method="labels")
     estimate, interval = _estimated(labels, predictions, unlabelled, weight, confidence)
     method: Literal["stratified", "normal"] = "normal"
     if _verdicts(labels) and _verdicts(predictions) and _verdicts(unlabelled):
@@ -97,7 +99,7 @@ def ppi_mean(
         if method == "normal" and _distinct(labels, predictions) < _OTHERS:
             low, high = _alone(labels, confidence)
         interval = Interval(min(low, estimate), max(high, estimate))
-    return Corrected(estimate, interval, weight, count, others, method=method)
+    return Corrected(estimate, interval, weight, count, unlabelled_count, method=method)
 
 
 def normal_interval(
@@ -128,8 +130,8 @@ def _verdicts(values: Sequence[float]) -> bool:
 
 
 def _distinct(labels: Sequence[float], predictions: Sequence[float]) -> int:
-    rest = [round(y - f, 12) for y, f in zip(labels, predictions, strict=True)]
-    return len(rest) - max(map(rest.count, set(rest)))
+    residuals = [round(y - f, 12) for y, f in zip(labels, predictions, strict=True)]
+    return len(residuals) - max(map(residuals.count, set(residuals)))
 
 
 def _alone(labels: Sequence[float], confidence: float) -> Interval:
@@ -147,9 +149,9 @@ def _estimated(
     confidence: float,
 ) -> tuple[float, Interval]:
     """The estimate of the paper, and its normal interval."""
-    rest = [y - weight * f for y, f in zip(labels, predictions, strict=True)]
-    variance = _variance(rest) / len(labels)
-    estimate = mean(rest)
+    residuals = [y - weight * f for y, f in zip(labels, predictions, strict=True)]
+    variance = _variance(residuals) / len(labels)
+    estimate = mean(residuals)
     if unlabelled and weight:
         estimate += weight * mean(unlabelled)
         variance += weight * weight * _variance(unlabelled) / len(unlabelled)
@@ -164,9 +166,12 @@ def _stratified(
     confidence: float,
 ) -> Interval:
     """The interval of the pass rate, from labels of runs the judge passed and failed."""
-    every = len(predictions) + len(unlabelled)
-    given = math.fsum(predictions) + math.fsum(unlabelled)
-    share, share_ends = given / every, clopper_pearson(given, every, confidence)
+    verdict_count = len(predictions) + len(unlabelled)
+    passed_count = math.fsum(predictions) + math.fsum(unlabelled)
+    share, share_ends = (
+        passed_count / verdict_count,
+        clopper_pearson(passed_count, verdict_count, confidence),
+    )
     passed, passed_ends = _stratum(labels, predictions, 1, confidence)
     failed, failed_ends = _stratum(labels, predictions, 0, confidence)
     estimate = share * passed + (1 - share) * failed
@@ -188,10 +193,12 @@ def _stratum(
     labels: Sequence[float], predictions: Sequence[float], verdict: float, confidence: float
 ) -> tuple[float, Interval]:
     """The share of passes among the labels of one verdict, and its interval."""
-    found = [y for y, f in zip(labels, predictions, strict=True) if f == verdict]
-    if not found:
+    stratum_labels = [y for y, f in zip(labels, predictions, strict=True) if f == verdict]
+    if not stratum_labels:
         return 0.5, Interval(0.0, 1.0)
-    return mean(found), clopper_pearson(math.fsum(found), len(found), confidence)
+    return mean(stratum_labels), clopper_pearson(
+        math.fsum(stratum_labels), len(stratum_labels), confidence
+    )
 
 
 def _tuned(

@@ -156,8 +156,8 @@ class BedrockConverse(ModelApi):
 
 
 def _model_in(path: str) -> str:
-    _, _, rest = path.rpartition("/model/")
-    return unquote(rest.rpartition("/")[0])
+    _, _, tail = path.rpartition("/model/")
+    return unquote(tail.rpartition("/")[0])
 
 
 def _messages(fields: Mapping[str, Any]) -> Iterator[Message]:
@@ -238,13 +238,13 @@ def _blocks(call: RecordedModelCall) -> Iterator[dict[str, Any]]:
             yield {"reasoningContent": {"reasoningText": {"text": thought}}}
     if message.content or not message.tool_calls:
         yield {"text": message.content or ""}
-    for index, asked in enumerate(message.tool_calls):
-        arguments = asked.arguments
+    for index, tool_call in enumerate(message.tool_calls):
+        arguments = tool_call.arguments
         if not isinstance(arguments, Mapping):
             arguments = {} if arguments is None else {"input": arguments}
         use_id = call_id(call, index, "tooluse_")
-        kind = {"type": "server_tool_use"} if asked.executed_by else {}
-        use = {"toolUseId": use_id, "name": asked.name, "input": arguments}
+        kind = {"type": "server_tool_use"} if tool_call.executed_by else {}
+        use = {"toolUseId": use_id, "name": tool_call.name, "input": arguments}
         yield {"toolUse": {**use, **kind}}
 
 

@@ -131,8 +131,8 @@ class ChatCompletions(ModelApi):
 
 def _deployment(url: str) -> str:
     """The name of the deployment in an Azure URL, or ""."""
-    _, found, rest = urlsplit(url).path.partition("/deployments/")
-    return unquote(rest.partition("/")[0]) if found else ""
+    _, marker, tail = urlsplit(url).path.partition("/deployments/")
+    return unquote(tail.partition("/")[0]) if marker else ""
 
 
 def _messages(items: Sequence[Mapping[str, Any]]) -> list[Message]:
@@ -147,16 +147,16 @@ def _answer_of(fields: Mapping[str, Any]) -> Message:
 def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
     """Add a delta of a streamed message to the message: texts grow, lists merge by index."""
     for key, value in delta.items():
-        known = message.get(key)
+        current = message.get(key)
         if isinstance(value, list):
-            items = message.setdefault(key, []) if known is None else known
+            items = message.setdefault(key, []) if current is None else current
             _merge_list(items, value)
         elif isinstance(value, dict):
-            inner = known if isinstance(known, dict) else {}
+            inner = current if isinstance(current, dict) else {}
             _merge(inner, value)
             message[key] = inner
-        elif isinstance(value, str) and isinstance(known, str) and key in _GROWING:
-            message[key] = known + value
+        elif isinstance(value, str) and isinstance(current, str) and key in _GROWING:
+            message[key] = current + value
         elif value is not None:
             message[key] = value
 
@@ -222,8 +222,8 @@ def _written(
             call, answer=replace(message, tool_calls=calls), span_id=f"{call.span_id}{'+' * choice}"
         )
         fields["tool_calls"] = [
-            _written_call(asked, call_id(owner, index), asked.name in custom)
-            for index, asked in enumerate(calls)
+            _written_call(tool_call, call_id(owner, index), tool_call.name in custom)
+            for index, tool_call in enumerate(calls)
         ]
     return fields
 
@@ -233,13 +233,17 @@ def _custom_tools(request: RecordedRequest) -> set[str]:
     return {str(tool.get("name")) for tool in tools if isinstance(tool, Mapping)}
 
 
-def _written_call(asked: ToolCall, name: str, is_custom: bool) -> dict[str, Any]:
-    text = asked.arguments if isinstance(asked.arguments, str) else dumps_exact(asked.arguments)
-    if asked.arguments is None:
+def _written_call(tool_call: ToolCall, name: str, is_custom: bool) -> dict[str, Any]:
+    text = (
+        tool_call.arguments
+        if isinstance(tool_call.arguments, str)
+        else dumps_exact(tool_call.arguments)
+    )
+    if tool_call.arguments is None:
         text = "{}"
     if is_custom:
-        return {"id": name, "type": "custom", "custom": {"name": asked.name, "input": text}}
-    return {"id": name, "type": "function", "function": {"name": asked.name, "arguments": text}}
+        return {"id": name, "type": "custom", "custom": {"name": tool_call.name, "input": text}}
+    return {"id": name, "type": "function", "function": {"name": tool_call.name, "arguments": text}}
 
 
 def _deltas(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -262,11 +266,11 @@ def _deltas(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _finish_reason(call: RecordedModelCall, message: Message) -> str:
-    known = call.finish_reason.lower()
-    known = known if known in _KNOWN_REASONS else _REASONS.get(known, "")
-    if message.client_calls and known in ("", "stop"):
+    reason = call.finish_reason.lower()
+    reason = reason if reason in _KNOWN_REASONS else _REASONS.get(reason, "")
+    if message.client_calls and reason in ("", "stop"):
         return "tool_calls"
-    return known or "stop"
+    return reason or "stop"
 
 
 def _written_usage(call: RecordedModelCall) -> dict[str, Any]:

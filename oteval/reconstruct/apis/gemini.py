@@ -116,8 +116,8 @@ class Gemini(ModelApi):
                 for part in content.get("parts") or ():
                     _grow(candidate["parts"], part)
                 candidate.update(without(piece, "content"))
-        whole = [_whole_candidate(candidates[index]) for index in sorted(candidates)]
-        return {**response, "candidates": whole}
+        whole_candidates = [_whole_candidate(candidates[index]) for index in sorted(candidates)]
+        return {**response, "candidates": whole_candidates}
 
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
         candidates = response.get("candidates") or ()
@@ -141,16 +141,16 @@ class Gemini(ModelApi):
 
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
         """The events of a stream; the last has the finish reason and the usage."""
-        whole = _written(call, request)
-        first = whole["candidates"][0]
-        head = {key: whole[key] for key in ("modelVersion", "responseId")}
+        response = _written(call, request)
+        first = response["candidates"][0]
+        head = {key: response[key] for key in ("modelVersion", "responseId")}
         deltas = list(_deltas(first["content"]["parts"])) or [{"text": ""}]
         events = [
             event({"candidates": [{"content": _content([delta]), "index": 0}], **head})
             for delta in deltas[:-1]
         ]
         last = {**first, "content": _content(deltas[-1:])}
-        return [*events, event({**whole, "candidates": [last, *whole["candidates"][1:]]})]
+        return [*events, event({**response, "candidates": [last, *response["candidates"][1:]]})]
 
     def _error_body(self, error: str, status: int) -> bytes:
         name = _STATUSES.get(status, "UNKNOWN")

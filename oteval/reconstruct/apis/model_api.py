@@ -225,9 +225,9 @@ _STATUS = re.compile(r"\b(?:[Ee]rror code: |[Ss]tatus(?: code)?:? )?([45]\d\d)\b
 def _status_of(error: str) -> int:
     """The HTTP status that the text of an error names; 500 if it names none."""
     words = error.lower().replace("_", "").replace(" ", "")
-    named = next((status for word, status in _STATUSES.items() if word in words), 0)
+    status_by_word = next((status for word, status in _STATUSES.items() if word in words), 0)
     match = _STATUS.search(error)
-    return named or (int(match[1]) if match else 500)
+    return status_by_word or (int(match[1]) if match else 500)
 
 
 _WORDS = re.compile(r"(?:\s*\S+){1,4}\s*|\s+")

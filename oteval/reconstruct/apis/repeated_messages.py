@@ -39,16 +39,16 @@ class _Memory:
             key = marshal.dumps(run, _FORMAT)
         except ValueError:  # nested too deeply
             return tuple(from_messages(run, NO_SOURCE))
-        found = self._known.get(key)
-        if found is None:
+        messages = self._known.get(key)
+        if messages is None:
             # Items of unknown forms belong to the message before, which must be of this run.
             is_whole = len(run) == 1 or bool(from_messages(run[:1], NO_SOURCE))
-            found = tuple(from_messages(run, NO_SOURCE)) if is_whole else ()
+            messages = tuple(from_messages(run, NO_SOURCE)) if is_whole else ()
             if self._size > _MOST:
                 self._known, self._size = {}, 0
             self._size += len(key)
-            self._known[key] = found
-        return found
+            self._known[key] = messages
+        return messages
 
 
 _memory = _Memory()
@@ -62,12 +62,15 @@ def repeated_messages(items: Any) -> list[Message]:
     """
     if not isinstance(items, list):
         return from_messages(items, NO_SOURCE)
-    found = [_memory.read(run) for run in _runs(items)]
-    if not all(found):
+    message_runs = [_memory.read(run) for run in _runs(items)]
+    if not all(message_runs):
         return from_messages(items, NO_SOURCE)
-    if any(one[-1].role == other[0].role == "assistant" for one, other in pairwise(found)):
+    if any(
+        earlier[-1].role == later[0].role == "assistant"
+        for earlier, later in pairwise(message_runs)
+    ):
         return from_messages(items, NO_SOURCE)  # They may belong together.
-    return [message for run in found for message in run]
+    return [message for run in message_runs for message in run]
 
 
 def _runs(items: Sequence[Any]) -> Iterator[list[Any]]:

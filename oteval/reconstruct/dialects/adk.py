@@ -87,8 +87,10 @@ def read(span: Span, logs: Logs) -> Operation:
         return _generate_content(span, logs)
     if span.name == "call_llm" or (not operation and REQUEST in attributes):
         return _call_llm(span)
-    named = None if operation else _AGENT_SPAN.fullmatch(span.name)
-    return AgentRun(span, name=named["old"] or named["new"]) if named else Wrapper(span)
+    agent_name = None if operation else _AGENT_SPAN.fullmatch(span.name)
+    return (
+        AgentRun(span, name=agent_name["old"] or agent_name["new"]) if agent_name else Wrapper(span)
+    )
 
 
 def _known(value: Any) -> Any:

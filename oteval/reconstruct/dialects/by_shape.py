@@ -156,8 +156,8 @@ def _counted(usage: Usage) -> Usage:
 
 def _gap(shape: Shape, *meanings: str) -> Gap:
     """The gap that names the attributes that were read."""
-    named = ", ".join(key for meaning in meanings for key in shape.keys[meaning])
-    return gap("read_by_shape", shape.span.span_id, keys=named)
+    key_names = ", ".join(key for meaning in meanings for key in shape.keys[meaning])
+    return gap("read_by_shape", shape.span.span_id, keys=key_names)
 
 
 def _tool(shape: Shape, *, is_named: bool) -> Operation:

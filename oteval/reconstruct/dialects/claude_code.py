@@ -65,13 +65,13 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
     own.sort(key=order, reverse=True)  # of several spans with the same id, the first counts
     requests = {_id(s, "request_id"): s for s in own if _kind(s) == "llm_request"}
     tools = {_id(s, "tool_use_id"): s for s in own if _kind(s) == "tool"}
-    found = [_moved(record, requests, tools) for record in logs]
+    records = [_moved(record, requests, tools) for record in logs]
     by_span = {(s.trace_id, s.span_id): s for s in own if _kind(s) == "tool"}
     for span in own:
         tool = by_span.get((span.trace_id, span.parent_id))
         if tool is not None and _kind(span) in _PARTS_OF_TOOL:
-            found.append(_as_record(span, tool))
-    return found
+            records.append(_as_record(span, tool))
+    return records
 
 
 def _kind(span: Span) -> str:
@@ -86,14 +86,14 @@ def _id(item: Span | LogRecord, key: str) -> str:
 
 def _moved(record: LogRecord, requests: Mapping[str, Span], tools: Mapping[str, Span]) -> LogRecord:
     name = _event(record)
-    place = None
+    target_span = None
     if name in _BY_REQUEST:
-        place = requests.get(_id(record, "request_id"))
+        target_span = requests.get(_id(record, "request_id"))
     elif name in _BY_CALL:
-        place = tools.get(_id(record, "tool_use_id"))
-    if place is None:
+        target_span = tools.get(_id(record, "tool_use_id"))
+    if target_span is None:
         return record
-    return replace(record, trace_id=place.trace_id, span_id=place.span_id)
+    return replace(record, trace_id=target_span.trace_id, span_id=target_span.span_id)
 
 
 def _event(record: LogRecord) -> str:
@@ -126,12 +126,12 @@ def read(span: Span, logs: Logs) -> Operation:
 
 def _attributes_of(logs: Logs, *names: str) -> dict[str, Any]:
     """The attributes of the records of some names, the first that has one counting."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for name in names:
         for record in logs:
             if _event(record) == name:
-                found = {**record.attributes, **found}
-    return found
+                attributes = {**record.attributes, **attributes}
+    return attributes
 
 
 def _interaction(span: Span, logs: Logs) -> AgentRun:
@@ -139,11 +139,11 @@ def _interaction(span: Span, logs: Logs) -> AgentRun:
     if prompt is None or hidden(prompt):
         prompt = _attributes_of(logs, "user_prompt").get("prompt", prompt)
     gaps: list[Gap] = []
-    asked = _text(prompt, "user_prompt", span, PROMPTS, gaps)
+    question = _text(prompt, "user_prompt", span, PROMPTS, gaps)
     if prompt is None:
         gaps.append(gap("content_not_captured", span.span_id, switch=PROMPTS))
     return AgentRun(
-        span, name="claude-code", input=(_message("user", asked, span),), gaps=tuple(gaps)
+        span, name="claude-code", input=(_message("user", question, span),), gaps=tuple(gaps)
     )
 
 
@@ -245,7 +245,7 @@ def _tool(span: Span, logs: Logs) -> ToolRun:
         reason=reason,
         agent=_agent(span, name, arguments),
     )
-    if run.result is None and not any(found.code == "redacted" for found in gaps):
+    if run.result is None and not any(gap_of_tool.code == "redacted" for gap_of_tool in gaps):
         gaps.append(gap("content_not_captured", span.span_id, switch=TOOLS))
     return replace(run, gaps=tuple(dict.fromkeys(gaps)))
 
@@ -267,12 +267,12 @@ def _output_event(span: Span) -> Mapping[str, Any]:
 def _arguments(span: Span, recorded: Mapping[str, Any], gaps: list[Gap]) -> Any:
     """A tool's arguments, from where they are the least cut."""
     event = _output_event(span)
-    given = next((event[key] for key in _INPUTS if key in event), None)
-    is_short = given is None
-    if given is None:
-        given = span.attributes.get("tool_input", recorded.get("tool_input"))
-    _text(given, "tool_input", span, TOOLS, gaps)
-    value = None if hidden(given) else parsed_unless_cut(given)
+    raw_arguments = next((event[key] for key in _INPUTS if key in event), None)
+    is_short = raw_arguments is None
+    if raw_arguments is None:
+        raw_arguments = span.attributes.get("tool_input", recorded.get("tool_input"))
+    _text(raw_arguments, "tool_input", span, TOOLS, gaps)
+    value = None if hidden(raw_arguments) else parsed_unless_cut(raw_arguments)
     if value is None:
         gaps.append(gap("content_not_captured", span.span_id, switch=TOOLS))
         return {
@@ -296,19 +296,19 @@ def _result(span: Span, gaps: list[Gap]) -> str | None:
     # The text written to a file is content as well.
     is_write = span.attributes.get("tool_name") == "Write"
     keys = _OUTPUTS[:-1] if is_write else _OUTPUTS
-    found = next((event[key] for key in keys if key in event), None)
-    return _text(found, "tool.output", span, TOOLS, gaps)
+    raw_result = next((event[key] for key in keys if key in event), None)
+    return _text(raw_result, "tool.output", span, TOOLS, gaps)
 
 
 def _agent(span: Span, name: str, arguments: Any) -> AgentRun | None:
     """The sub-agent that a tool starts; it has no span."""
-    given = arguments if isinstance(arguments, Mapping) else {}
-    kind = span.attributes.get("subagent_type") or given.get("subagent_type")
+    agent_arguments = arguments if isinstance(arguments, Mapping) else {}
+    kind = span.attributes.get("subagent_type") or agent_arguments.get("subagent_type")
     if name not in ("Agent", "Task") and not kind:
         return None
-    prompt = given.get("prompt")
-    asked = last_message_of(prompt, span, "user") if isinstance(prompt, str) else ()
-    return AgentRun(span, name=str(kind or name), input=asked)
+    prompt = agent_arguments.get("prompt")
+    question = last_message_of(prompt, span, "user") if isinstance(prompt, str) else ()
+    return AgentRun(span, name=str(kind or name), input=question)
 
 
 DIALECT = Dialect(

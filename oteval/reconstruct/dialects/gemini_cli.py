@@ -54,8 +54,8 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 def _agent_name(span: Span) -> str:
     inputs = mapping_of(_value(span, INPUTS))
-    named = semconv.first(inputs, ("agentName", "agent", "name"))
-    return str(named or semconv.first(span.attributes, semconv.AGENT_NAME) or span.name)
+    agent_name = semconv.first(inputs, ("agentName", "agent", "name"))
+    return str(agent_name or semconv.first(span.attributes, semconv.AGENT_NAME) or span.name)
 
 
 def _value(span: Span, keys: Sequence[str]) -> Any:

@@ -138,7 +138,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     content = content_of(span, logs)
     gaps = attribute_gaps(span, CONTENT, switch, content) + model_failure(span)
     sent = _messages(semconv.first(content, (INPUT, *OLD_INPUT)), span)
-    received, others = _answers(semconv.first(content, (OUTPUT, *OLD_OUTPUT)), span)
+    received, alternatives = _answers(semconv.first(content, (OUTPUT, *OLD_OUTPUT)), span)
     is_lost = not sent or not received
     if is_lost and not any(gap.code in DAMAGED_CONTENT_GAPS for gap in gaps):
         gaps += _no_content(content, span, switch, sent=sent, received=received)
@@ -147,7 +147,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     return model_call(
         span,
         ModelRequest(sent, is_delta=is_delta),
-        ModelAnswer(received, others),
+        ModelAnswer(received, alternatives),
         gaps,
         attributes=content,
     )
@@ -203,9 +203,9 @@ def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
     """A call's answer, and its other choices."""
     if _is_nothing(value):
         return [], []
-    answer, others = choices(parse(value).value, _choice_count(span))
+    answer, alternatives = choices(parse(value).value, _choice_count(span))
     received = _messages(answer, span, "assistant")
-    return received, from_messages(others, span, "assistant") if others else []
+    return received, from_messages(alternatives, span, "assistant") if alternatives else []
 
 
 def _choice_count(span: Span) -> int:

@@ -114,8 +114,8 @@ def emitted_in(items: Any) -> list[Emitted]:
 
     Some emitters leave out the names of events; the body of a choice differs from a message's.
     """
-    named = [Emitted(_event_name(item), item.get("body", item)) for item in mappings_of(items)]
-    return [event for event in named if event.name in EVENT_ROLES]
+    emitted = [Emitted(_event_name(item), item.get("body", item)) for item in mappings_of(items)]
+    return [event for event in emitted if event.name in EVENT_ROLES]
 
 
 def _event_name(item: Mapping[str, Any]) -> str:
@@ -278,26 +278,26 @@ def event_call(span: Span, events: list[Emitted], switch: str, *, offered: Any =
         offered: The tools' definitions, if an attribute of the dialect holds them.
     """
     gaps = call_gaps(span, (), switch)
-    sent, received, others = split(span, events)
+    sent, received, alternatives = split(span, events)
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=switch))
     request = ModelRequest(sent, tool_definitions(offered))
-    return model_call(span, request, ModelAnswer(received, others), gaps)
+    return model_call(span, request, ModelAnswer(received, alternatives), gaps)
 
 
 def split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Message], list[Message]]:
     """The messages sent, the messages received, and the other choices."""
     sent: list[Message] = []
     received: list[Message] = []
-    others: list[Message] = []
+    alternatives: list[Message] = []
     for name, body in events:
         if name != "gen_ai.choice":
             sent += from_event(name, body, span)
         elif not received or not isinstance(body, Mapping) or not integer(body.get("index")):
             received += from_event(name, body, span)
         else:
-            others += from_event(name, body, span)
-    return _without_repeated_results(join_neighbours(sent)), join_neighbours(received), others
+            alternatives += from_event(name, body, span)
+    return _without_repeated_results(join_neighbours(sent)), join_neighbours(received), alternatives
 
 
 def _without_repeated_results(messages: list[Message]) -> list[Message]:

@@ -36,10 +36,10 @@ def _call(span: Span, record: LogRecord) -> Operation:
         exchange = from_log(record)
     except UnreadableExchange as error:
         return _unreadable(span, str(error))
-    found = read_exchange(exchange) if exchange is not None else None
-    if found is None:
+    read_call = read_exchange(exchange) if exchange is not None else None
+    if read_call is None:
         return Wrapper(span)
-    call, problem, output = found
+    call, problem, output = read_call
     if problem:
         return _unreadable(span, problem)
     failures = (gap("model_call_failed", span.span_id, reason=call.error),) if call.error else ()

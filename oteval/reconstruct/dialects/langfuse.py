@@ -50,11 +50,11 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
         return _tool(span)
     # A LangGraph agent's steps have the type agent too, with their own names. From version 5 on,
     # metadata is JSON.
-    integration, *named = (
+    integration, *node_names = (
         parse(span.attributes.get(key)).value for key in (INTEGRATION, NODE, AGENT)
     )
-    node, agent = (name == span.name for name in named)
-    is_graph = integration == "langgraph" and named[0] is None
+    node, agent = (name == span.name for name in node_names)
+    is_graph = integration == "langgraph" and node_names[0] is None
     if (kind == "agent" and not node) or agent or is_graph:
         return _agent(span)
     return Wrapper(span, node=span.name if node else "")

@@ -104,9 +104,11 @@ def _model_call(span: Span, kind: str) -> ModelCall:
     sent = sent or nested(attributes, OLD_INPUT)
     received = _answers(attributes)
     gaps += _missing(span, sent, received, kind)
-    first, others = (from_messages(items, span, "assistant") for items in choices(received))
+    first, alternatives = (from_messages(items, span, "assistant") for items in choices(received))
     request = ModelRequest(from_messages(sent, span), _definitions(attributes))
-    return model_call(span, request, ModelAnswer(first, others), gaps, usage=_usage(attributes))
+    return model_call(
+        span, request, ModelAnswer(first, alternatives), gaps, usage=_usage(attributes)
+    )
 
 
 def _answers(attributes: Mapping[str, Any]) -> list[Any]:

@@ -135,8 +135,8 @@ def _answer(following: Sequence[tuple[Span, Mapping[str, Any]]]) -> list[Any]:
         if isinstance(event.get("input"), list):
             break
         if "tool_output" in event:
-            named = {"id": event.get("tool_id"), "name": event.get("tool_name")}
-            calls.append({**named, "arguments": event.get("tool_kwargs")})
+            identity = {"id": event.get("tool_id"), "name": event.get("tool_name")}
+            calls.append({**identity, "arguments": event.get("tool_kwargs")})
         result = event.get("result")
         response = result.get("response") if isinstance(result, Mapping) else None
         if isinstance(response, Mapping) and not calls:

@@ -134,10 +134,10 @@ def _model_call(span: Span) -> ModelCall:
     sent, received = list(request.messages), list(answer.messages)
     items = emitted_in(parse(attributes.get(EVENTS)).value)
     if items and not (sent and received):
-        sent, received, others = split(span, items)
+        sent, received, alternatives = split(span, items)
         if not received and not span.is_error:
             sent, received = _before_answer(sent)
-        answer = answer._replace(choices=others)
+        answer = answer._replace(choices=alternatives)
     if not span.is_error or not sent:
         gaps += not_captured(span, _sides(span, sent, received), SWITCH, gaps)
     request = ModelRequest(sent, request.tools, request.is_delta or _goes_on(span))

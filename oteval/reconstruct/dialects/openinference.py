@@ -120,14 +120,14 @@ def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = call_gaps(span, (INPUT, OUTPUT), SWITCH)
     sent = _sent(span)
-    received, others = _received(span)
+    received, alternatives = _received(span)
     if received and not has_prefix(attributes, RECEIVED) and _asks_model(span):
         gaps.append(gap("content_not_captured", span.span_id, switch=PARSED_ONLY))
     gaps += cut_arguments(span, sent, received)
     parameters = mapping_of(attributes.get("llm.invocation_parameters"))
     is_delta = bool(parameters.get("previous_response_id"))
     request = ModelRequest(sent, tool_definitions(tool_schemas(span)), is_delta)
-    call = model_call(span, request, ModelAnswer(received, others, response_id(span)), gaps)
+    call = model_call(span, request, ModelAnswer(received, alternatives, response_id(span)), gaps)
     is_whole = _LOSSES.isdisjoint([gap.code for gap in gaps])
     return call if call.whole == is_whole else replace(call, whole=is_whole)
 

@@ -117,8 +117,8 @@ def _unprinted(message: Message) -> Message:
 def _tool(span: Span) -> ToolRun:
     """A tool's run, whose arguments and result may be in older keys."""
     attributes = dict(span.attributes)
-    for key, others in ((genai.ARGUMENTS, ARGUMENTS), (genai.RESULT, RESULT)):
-        content = semconv.first(attributes, (key, *others))
+    for key, further_keys in ((genai.ARGUMENTS, ARGUMENTS), (genai.RESULT, RESULT)):
+        content = semconv.first(attributes, (key, *further_keys))
         if content is not None:
             attributes[key] = content
     recorded = attributes.get(genai.RESULT)

@@ -191,16 +191,16 @@ def _arguments(value: Any, names: Sequence[str]) -> Any:
     """A tool's arguments by name, with unnamed ones in the list "args"."""
     if not isinstance(value, Mapping) or not {"args", "kwargs"} & set(value):
         return value
-    positional, named = value.get("args"), value.get("kwargs")
-    named = dict(named) if isinstance(named, Mapping) else {}
+    positional, keywords = value.get("args"), value.get("kwargs")
+    keywords = dict(keywords) if isinstance(keywords, Mapping) else {}
     positional = positional if isinstance(positional, list) else []
-    if len(positional) == 1 and not named and isinstance(positional[0], Mapping):
+    if len(positional) == 1 and not keywords and isinstance(positional[0], Mapping):
         only = positional[0]
         if set(only) <= set(names):
             return dict(only)
-    arguments = {**dict(zip(names, positional, strict=False)), **named}
-    rest = positional[len(names) :]
-    return {**arguments, "args": rest} if rest else arguments
+    arguments = {**dict(zip(names, positional, strict=False)), **keywords}
+    surplus = positional[len(names) :]
+    return {**arguments, "args": surplus} if surplus else arguments
 
 
 def _agent(agent: AgentRun) -> AgentRun:

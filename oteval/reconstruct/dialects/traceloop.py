@@ -202,8 +202,10 @@ def _arguments(value: Any) -> Any:
 def _callback_id(value: Any) -> Any:
     """The call's id in the arguments of LangChain's callback, a failed tool's only id."""
     fields = parsed_unless_cut(value)
-    named = fields.get("kwargs") if isinstance(fields, Mapping) and "input_str" in fields else None
-    return named.get("tool_call_id") if isinstance(named, Mapping) else None
+    keywords = (
+        fields.get("kwargs") if isinstance(fields, Mapping) and "input_str" in fields else None
+    )
+    return keywords.get("tool_call_id") if isinstance(keywords, Mapping) else None
 
 
 def _returned(result: Any) -> Any:
@@ -217,12 +219,12 @@ def _old_model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = call_gaps(span, (), SWITCH)
     sent = from_messages([*map(_prompt, nested(attributes, "gen_ai.prompt."))], span)
-    first, others = choices(nested(attributes, "gen_ai.completion."))
+    first, alternatives = choices(nested(attributes, "gen_ai.completion."))
     received = from_messages(first, span, "assistant")
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     offered = tool_definitions(nested(attributes, "llm.request.functions."))
-    answer = ModelAnswer(received, from_messages(others, span, "assistant"))
+    answer = ModelAnswer(received, from_messages(alternatives, span, "assistant"))
     call = model_call(span, ModelRequest(sent, offered), answer, gaps)
     return replace(call, finish_reason=_finish_reason(first))
 

@@ -111,12 +111,12 @@ def _nested(fields: Mapping[str, Any]) -> Any:
     """The list that indexed names spell out; None where an item is missing."""
     items: dict[str, dict[str, Any]] = defaultdict(dict)
     for path, value in fields.items():
-        first, _, rest = path.partition(".")
-        items[first][rest] = value
+        first, _, inner_path = path.partition(".")
+        items[first][inner_path] = value
     if all(first.isdecimal() for first in items):
-        places = [str(place) for place in range(len(items))]
+        places = [str(index) for index in range(len(items))]
         is_whole = items.keys() == set(places)
-        return [_nested_field(items[place]) for place in places] if is_whole else None
+        return [_nested_field(items[index]) for index in places] if is_whole else None
     inner = {first: _nested_field(rests) for first, rests in items.items()}
     for name, plain in _FLAT_NAMES.items():
         if name in inner and plain not in inner:

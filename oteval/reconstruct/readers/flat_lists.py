@@ -153,11 +153,11 @@ class FlatLists:
             prefix: The beginning of the names, the last dot included.
             read: Returns the items that some of these attributes spell out.
         """
-        named = self.named(attributes)
-        if named.has_nul or any(_overlap(prefix, other) for other in self._recent):
+        names = self.named(attributes)
+        if names.has_nul or any(_overlap(prefix, other) for other in self._recent):
             return read(attributes)
         recent = self._recent.setdefault(prefix, [])
-        previous, keys = named.known.get(prefix), list(named.keys_under(prefix))
+        previous, keys = names.known.get(prefix), list(names.keys_under(prefix))
         if previous is None:
             previous = next(
                 (flat_list for flat_list in recent if flat_list.is_part_of(attributes)), None

@@ -56,15 +56,15 @@ def model_call(
     """
     attributes = span.attributes if attributes is None else attributes
     # The other attributes of this list name the requested model.
-    named = model or attributes.get(semconv.RESPONSE_MODEL[0]) or answer.model
-    named = named or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""
+    model_name = model or attributes.get(semconv.RESPONSE_MODEL[0]) or answer.model
+    model_name = model_name or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""
     return ModelCall(
         span,
         input=tuple(request.messages),
         output=tuple(answer.messages),
         choices=tuple(answer.choices),
         tools=request.tools or tool_definitions(attributes.get(_TOOLS)),
-        model=str(named),
+        model=str(model_name),
         response_id=str(attributes.get(_RESPONSE_ID) or answer.response_id),
         usage=spans.usage(span.attributes) if usage is None else usage,
         whole=spans.is_whole(gaps),

@@ -104,8 +104,8 @@ def _read_all(items: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 def _read_some(items: Sequence[Any]) -> list[Mapping[str, Any]]:
     """Return flat messages in OpenAI's form, without messages that have no role."""
-    whole = [item for item in items if isinstance(item, dict) and _has_role(item)]
-    return _read_all(whole)
+    with_role = [item for item in items if isinstance(item, dict) and _has_role(item)]
+    return _read_all(with_role)
 
 
 def _has_role(item: Mapping[str, Any]) -> bool:
@@ -115,8 +115,8 @@ def _has_role(item: Mapping[str, Any]) -> bool:
 
 def _origin(span: Span) -> str:
     attributes = span.attributes
-    named = (attributes.get("llm.provider"), attributes.get("llm.system"), span.scope)
-    return " ".join(str(name or "") for name in named).lower()
+    names = (attributes.get("llm.provider"), attributes.get("llm.system"), span.scope)
+    return " ".join(str(name or "") for name in names).lower()
 
 
 def _functions(results: Any) -> list[Mapping[str, Any]]:
@@ -278,8 +278,8 @@ def tool_schemas(span: Span) -> list[Any]:
             and not {"name", "function"} & set(schema)
         ):
             # Only the parameters: the name is in another attribute.
-            named = {key: tool[key] for key in ("name", "description") if key in tool}
-            schema = {"type": "function", **named, "parameters": schema}
+            identity = {key: tool[key] for key in ("name", "description") if key in tool}
+            schema = {"type": "function", **identity, "parameters": schema}
         if schema is not None:
             schemas.append(schema)
     return schemas

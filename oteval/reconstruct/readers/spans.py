@@ -124,9 +124,9 @@ def error_text(span: Span) -> str:
         message, kind = (event.attributes.get(f"exception.{key}") for key in ("message", "type"))
         if event.name == "exception" and (message or kind):
             # The text of a KeyError is only the key.
-            named = str(kind or "").rpartition(".")[2]
-            is_told = message and (" " in str(message) or not named)
-            return str(message) if is_told else f"{named}: {message or ''}".removesuffix(": ")
+            error_class = str(kind or "").rpartition(".")[2]
+            is_told = message and (" " in str(message) or not error_class)
+            return str(message) if is_told else f"{error_class}: {message or ''}".removesuffix(": ")
     if span.status_message and not span.status_message.startswith("Traceback"):
         return span.status_message
     kind = span.attributes.get("error.type")
@@ -187,8 +187,12 @@ def call_arguments(arguments: Any) -> Any:
     """The arguments of a traced function, with ``args`` and ``kwargs`` as one value."""
     if not isinstance(arguments, Mapping) or not {"args", "kwargs"} & set(arguments):
         return arguments
-    positional, named = _signature(arguments)
-    return {**named, "args": positional} if named and positional else named or positional or {}
+    positional, keywords = _signature(arguments)
+    return (
+        {**keywords, "args": positional}
+        if keywords and positional
+        else keywords or positional or {}
+    )
 
 
 def only_argument(arguments: Any) -> Any:
@@ -196,8 +200,8 @@ def only_argument(arguments: Any) -> Any:
     if not isinstance(arguments, Mapping):
         return arguments
     if {"args", "kwargs"} & set(arguments):
-        positional, named = _signature(arguments)
-        values = [*positional, *named.values()]
+        positional, keywords = _signature(arguments)
+        values = [*positional, *keywords.values()]
     else:
         values = [arguments] if {"messages", "role"} & set(arguments) else list(arguments.values())
     return values[0] if len(values) == 1 else None
@@ -205,8 +209,8 @@ def only_argument(arguments: Any) -> Any:
 
 def _signature(arguments: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
     """The positional and the named arguments of a traced function."""
-    positional, named = arguments.get("args"), arguments.get("kwargs")
+    positional, keywords = arguments.get("args"), arguments.get("kwargs")
     return (
         positional if isinstance(positional, list) else [],
-        named if isinstance(named, Mapping) else {},
+        keywords if isinstance(keywords, Mapping) else {},
     )

@@ -119,10 +119,10 @@ def answers_of(values: Sequence[Any], calls: Sequence[Any], span: Span) -> list[
         return []
     text = answers[0].messages[0].content if answers and answers[0] else None
     item = {"role": "assistant", "content": text, "tool_calls": listed.value}
-    whole = _checked(collected([item], span, "assistant"), _ANSWERING)
-    has_calls = whole is not None and whole.messages[0].tool_calls
+    checked = _checked(collected([item], span, "assistant"), _ANSWERING)
+    has_calls = checked is not None and checked.messages[0].tool_calls
     is_all = isinstance(listed.value, list) and has_calls and len(has_calls) == len(listed.value)
-    return [whole] if is_all else []
+    return [checked] if is_all else []
 
 
 _ANSWERING = frozenset({"assistant"})
@@ -157,10 +157,10 @@ def received(value: Any, span: Span) -> Reading | None:
 def _has_known_messages(answer: Mapping[str, Any]) -> bool:
     """Whether the messages in a response have only known fields."""
     listed = list_of(answer.get("choices"))
-    inner = [each.get("message") for each in listed if isinstance(each, Mapping)]
+    inner = [item.get("message") for item in listed if isinstance(item, Mapping)]
     output = answer.get("output")
     inner += [answer.get("message"), output.get("message") if isinstance(output, Mapping) else None]
-    return all(_MESSAGE_FIELDS.issuperset(each) for each in inner if isinstance(each, Mapping))
+    return all(_MESSAGE_FIELDS.issuperset(item) for item in inner if isinstance(item, Mapping))
 
 
 # The beginning of a Python repr, such as ``AIMessage(`` and ``content=``.

@@ -122,11 +122,11 @@ class PageAccess:
             token: The token.
             peer: The address of the visitor, for the log.
         """
-        found = self._access.find(token)
-        if found is None or not found.permits("read"):
+        token_of_access = self._access.find(token)
+        if token_of_access is None or not token_of_access.permits("read"):
             self._access.note_refusal(peer, "token unknown on the login page")
             return ""
-        return self._cookie_of(found.digest)
+        return self._cookie_of(token_of_access.digest)
 
     def visitor(self, cookie: str) -> Visitor:
         """Return who has a cookie; "" for none."""

@@ -118,14 +118,16 @@ def _number(text: str) -> float:
     Raises:
         ConfigError: The text is not a number, or its comma may separate thousands.
     """
-    shown = clean(text[:60])
+    shown_text = clean(text[:60])
     if not _NUMBER.fullmatch(text):
-        raise ConfigError(f"score {shown}: write a number, such as 0.7")
+        raise ConfigError(f"score {shown_text}: write a number, such as 0.7")
     if _THOUSANDS.fullmatch(text):
-        raise ConfigError(f"score {shown}: write a point before decimals, and nothing in thousands")
+        raise ConfigError(
+            f"score {shown_text}: write a point before decimals, and nothing in thousands"
+        )
     number = float(text.replace(",", ".")) + 0.0  # not -0
     if not math.isfinite(number):
-        raise ConfigError(f"score {shown}: write a finite number")
+        raise ConfigError(f"score {shown_text}: write a finite number")
     return number
 
 
@@ -168,9 +170,9 @@ async def _test(site: Site, run_id: str, form: _Form, actor: str) -> Response:
 
     def make(store: Store) -> tuple[str, bytes]:
         run = stored_run(store, run_id)
-        made = regression_test_zip(store, run.id, agent, rules, run.agent or run.service)
-        _note(store, site, actor, "test", run_id, file=made[0])
-        return made
+        archive = regression_test_zip(store, run.id, agent, rules, run.agent or run.service)
+        _note(store, site, actor, "test", run_id, file=archive[0])
+        return archive
 
     name, content = await site.write(make)
     headers = {"content-disposition": f'attachment; filename="{name}"'}

@@ -60,12 +60,12 @@ def alert_action_routes(site: Site) -> list[Route]:
 def snoozed_until(store: Store, now_ns: int) -> dict[str, int]:
     """Return until when (ns) lasting alerts are snoozed, by the id of their episode."""
     snoozes = store.monitors.snoozes(now_ns)
-    found = {}
-    for one in store.monitors.episodes(open_only=True) if snoozes else ():
-        until = [snoozes.get((one.monitor, group), 0) for group in (None, one.group)]
+    until_by_episode = {}
+    for episode in store.monitors.episodes(open_only=True) if snoozes else ():
+        until = [snoozes.get((episode.monitor, group), 0) for group in (None, episode.group)]
         if max(until):
-            found[one.episode_id] = max(until)
-    return found
+            until_by_episode[episode.episode_id] = max(until)
+    return until_by_episode
 
 
 def _episode(store: Store, name: str) -> StoredEpisode:
@@ -74,9 +74,9 @@ def _episode(store: Store, name: str) -> StoredEpisode:
     Raises:
         HTTPException: No episode has the id, or it has ended.
     """
-    for one in store.monitors.episodes(open_only=True):
-        if one.episode_id == name and one.ended_ns is None:
-            return one
+    for episode in store.monitors.episodes(open_only=True):
+        if episode.episode_id == name and episode.ended_ns is None:
+            return episode
     raise HTTPException(404, "this alert does not last any more")
 
 

@@ -68,14 +68,14 @@ def alerts_routes(site: Site) -> list[Route]:
     """The route of alerts."""
 
     async def alerts(request: Request) -> Response:  # noqa: ARG001
-        found = await site.read(lambda store: alerts_of(store.monitors.episodes()))
+        listed = await site.read(lambda store: alerts_of(store.monitors.episodes()))
         checked = await site.read(lambda store: store.monitors.last_check_ns())
         return page(
             "alerts.html.j2",
             section="alerts",
             now_ns=site.clock(),
-            alerts=found[:_MOST],
-            count=len(found),
+            alerts=listed[:_MOST],
+            count=len(listed),
             checked_ns=checked,
             snoozed=await site.read(lambda store: snoozed_until(store, site.clock())),
             snoozes=SNOOZES,
@@ -86,43 +86,45 @@ def alerts_routes(site: Site) -> list[Route]:
 
 def open_alerts(store: Store) -> Sequence[Alert]:
     """The alerts that last, the newest first."""
-    return [one for one in alerts_of(store.monitors.episodes(open_only=True)) if one.is_open]
+    return [alert for alert in alerts_of(store.monitors.episodes(open_only=True)) if alert.is_open]
 
 
 def alerts_of(episodes: Sequence[StoredEpisode]) -> Sequence[Alert]:
     """Return episodes as alerts: those that last first, then the newest."""
-    found = [_alert(one) for one in episodes]
-    return sorted(found, key=lambda one: (not one.is_open, -one.alarm_ns))
+    alerts_to_sort = [_alert(episode) for episode in episodes]
+    return sorted(alerts_to_sort, key=lambda alert: (not alert.is_open, -alert.alarm_ns))
 
 
-def _alert(one: StoredEpisode) -> Alert:
+def _alert(episode: StoredEpisode) -> Alert:
     evidence: Mapping[str, Any] = {}
     with suppress(ValueError):
-        read = json.loads(one.evidence or "{}")
+        read = json.loads(episode.evidence or "{}")
         evidence = read if isinstance(read, dict) else {}
     ended = ""
-    if one.ended_ns is not None:
-        ended = f"{clock(one.ended_ns)} UTC, {clean(one.end_reason or 'ended')}"
+    if episode.ended_ns is not None:
+        ended = f"{clock(episode.ended_ns)} UTC, {clean(episode.end_reason or 'ended')}"
     acknowledged = ""
-    if one.acknowledged_ns:
-        acknowledged = f"{clean(one.acknowledged_by or 'somebody')}, {clock(one.acknowledged_ns)}"
+    if episode.acknowledged_ns:
+        acknowledged = (
+            f"{clean(episode.acknowledged_by or 'somebody')}, {clock(episode.acknowledged_ns)}"
+        )
     return Alert(
-        id=one.episode_id,
-        monitor=shorten(one_line(one.monitor), 80),
-        group=_group(one.group),
-        side=_SIDES.get(one.side, clean(one.side)),
-        is_open=one.ended_ns is None,
-        alarm_ns=one.alarm_ns,
-        changed=f"{clock(one.change_ns)} UTC (between {clock(one.change_from_ns)} "
-        f"and {clock(one.change_to_ns)})",
+        id=episode.episode_id,
+        monitor=shorten(one_line(episode.monitor), 80),
+        group=_group(episode.group),
+        side=_SIDES.get(episode.side, clean(episode.side)),
+        is_open=episode.ended_ns is None,
+        alarm_ns=episode.alarm_ns,
+        changed=f"{clock(episode.change_ns)} UTC (between {clock(episode.change_from_ns)} "
+        f"and {clock(episode.change_to_ns)})",
         ended=ended,
-        before=_figure(one.before, evidence.get("before_interval")),
-        after=_figure(one.after, evidence.get("after_interval")),
-        observations=one.observations,
+        before=_figure(episode.before, evidence.get("before_interval")),
+        after=_figure(episode.after, evidence.get("after_interval")),
+        observations=episode.observations,
         acknowledged=acknowledged,
         slices=tuple(_slices(evidence.get("slices"))),
-        runs=tuple(one.runs[:_RUNS]),
-        runs_before=tuple(one.runs_before[:_RUNS]),
+        runs=tuple(episode.runs[:_RUNS]),
+        runs_before=tuple(episode.runs_before[:_RUNS]),
     )
 
 
@@ -132,9 +134,9 @@ def _group(text: str) -> str:
         values = json.loads(text)
     except ValueError:
         values = [text]
-    shown = values if isinstance(values, list) else [values]
+    shown_values = values if isinstance(values, list) else [values]
     return shorten(
-        one_line(" · ".join(str(value) for value in shown if value not in (None, ""))), 160
+        one_line(" · ".join(str(value) for value in shown_values if value not in (None, ""))), 160
     )
 
 
@@ -148,15 +150,15 @@ def _figure(value: float | None, interval: Any) -> str:
     return f"{value:.3g}{ends}"
 
 
-def _slices(found: Any) -> list[str]:
+def _slices(slices: Any) -> list[str]:
     """The slices in which a figure changed most, in words."""
-    if not isinstance(found, list):
+    if not isinstance(slices, list):
         return []
     texts = []
-    for one in found[:5]:
-        if isinstance(one, dict):
-            name = f"{one.get('dimension', '')}={one.get('value', '')}"
-            figures = [one.get("before"), one.get("after")]
+    for worst_slice in slices[:5]:
+        if isinstance(worst_slice, dict):
+            name = f"{worst_slice.get('dimension', '')}={worst_slice.get('value', '')}"
+            figures = [worst_slice.get("before"), worst_slice.get("after")]
             if all(isinstance(figure, (int, float)) for figure in figures):
                 name += f": {figures[0]:.3g} to {figures[1]:.3g}"
             texts.append(shorten(one_line(name), 200))

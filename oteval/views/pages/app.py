@@ -80,7 +80,9 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         # Browsers ask for it beside a text, which cannot name another icon.
         Route("/favicon.ico", _icon),
     ]
-    safe = [Route(one.path, _guarded(one.endpoint, site), methods=one.methods) for one in routes]
+    safe = [
+        Route(route.path, _guarded(route.endpoint, site), methods=route.methods) for route in routes
+    ]
     handlers = {HTTPException: _failed, OtevalError: _failed}
     application: ASGIApp = Starlette(routes=safe, exception_handlers=handlers)
     return _SafeHeaders(application if access is None else Doorkeeper(application, access))

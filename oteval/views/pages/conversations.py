@@ -173,13 +173,13 @@ def conversations_page(
     )
 
 
-def _in_other_conversations(search: RunSearch, seen: Mapping[str, ConversationRuns]) -> RunSearch:
+def _in_other_conversations(search: RunSearch, listed: Mapping[str, ConversationRuns]) -> RunSearch:
     """A search for runs in conversations, without those of long ones that were seen."""
     # The runs of the others are too few to fill a page.
-    names = ["", *(name for name, runs in seen.items() if runs.count > _LONG)]
-    others = tuple(Condition("conversation", "!=", name) for name in names)
+    names = ["", *(name for name, runs in listed.items() if runs.count > _LONG)]
+    excluded = tuple(Condition("conversation", "!=", name) for name in names)
     selection = search.selection
-    conditions = (*selection.conditions, *others)
+    conditions = (*selection.conditions, *excluded)
     return replace(search, selection=replace(selection, conditions=conditions))
 
 
@@ -221,8 +221,8 @@ def _items(
     scores: ListedScores,
 ) -> tuple[ConversationItem, ...]:
     """The lines of the conversations of some runs."""
-    every = [key for row in rows for key in members[row["conversation"]].latest]
-    scores_by_run = scores.of([key.id for key in every])
+    run_keys = [key for row in rows for key in members[row["conversation"]].latest]
+    scores_by_run = scores.of([key.id for key in run_keys])
     failing = {
         name
         for name, run_scores in scores_by_run.items()

@@ -51,13 +51,13 @@ class Deployments:
         """
         own = (self.services or {}).get(agent, frozenset()) if agent else {service}
         extent = max(1, self.last_ns - self.first_ns)
-        found = [one for one in self.marks if not one.service or one.service in own]
+        own_marks = [mark for mark in self.marks if not mark.service or mark.service in own]
         return tuple(
             DeploymentMark(
-                (one.time_ns - self.first_ns) / extent,
-                f"{shorten(one_line(one.name), _NAME)}, {clock(one.time_ns)[:16]} UTC",
+                (mark.time_ns - self.first_ns) / extent,
+                f"{shorten(one_line(mark.name), _NAME)}, {clock(mark.time_ns)[:16]} UTC",
             )
-            for one in found[:_MOST]
+            for mark in own_marks[:_MOST]
         )
 
 
@@ -69,7 +69,7 @@ def read_deployments(store: Store, first_ns: int, last_ns: int) -> Deployments:
         first_ns: When the period begins (ns since the epoch).
         last_ns: When it ends.
     """
-    marks = [one for one in store.monitors.marks(first_ns) if one.time_ns <= last_ns]
+    marks = [mark for mark in store.monitors.marks(first_ns) if mark.time_ns <= last_ns]
     if not marks:
         return Deployments()
     services = store.agent_figures.services(first_ns, last_ns)

@@ -244,11 +244,11 @@ def evaluators_figures(
         site: The site.
         names: The evaluators.
     """
-    periods, every = periods_in_order(), parse_search("")
+    periods, all_runs = periods_in_order(), parse_search("")
     figures: list[tuple[Hashable, Callable[[Store], object]]] = [
-        _all(site, every, period) for period in periods
+        _all(site, all_runs, period) for period in periods
     ]
-    return figures + [_one(site, name, every, period) for name in names for period in periods]
+    return figures + [_one(site, name, all_runs, period) for name in names for period in periods]
 
 
 def _one(

@@ -58,12 +58,12 @@ class StoreChanges:
         return self._listeners >= _MOST_LISTENERS
 
     async def after(
-        self, seen: str, may_read: Callable[[], bool] = lambda: True
+        self, last_state: str, may_read: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[str]:
         """Yield the state whenever it differs from the one seen last; "" to keep a line open.
 
         Args:
-            seen: The state that the listener has seen.
+            last_state: The state that the listener has seen.
             may_read: Whether the listener may still read; asked every second.
         """
         quiet_since = time.monotonic()
@@ -72,15 +72,15 @@ class StoreChanges:
             self._asking = asyncio.create_task(self._ask())
         try:
             while not self._is_closed and may_read():
-                if self._state in ("", seen):
+                if self._state in ("", last_state):
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._woken.wait(), _CHECK_INTERVAL)
-                state = "" if self._state == seen else self._state
+                state = "" if self._state == last_state else self._state
                 is_due = state or time.monotonic() - quiet_since > _KEEP_ALIVE
                 if is_due and may_read():
                     quiet_since = time.monotonic()
                     yield state
-                    seen = state or seen
+                    last_state = state or last_state
         finally:
             self._listeners -= 1
             if not self._listeners and self._asking is not None:
@@ -121,12 +121,12 @@ def events_routes(site: Site) -> list[Route]:
     async def events(request: Request) -> Response:
         if changes.is_full:
             raise HTTPException(503, "too many pages listen for runs; reload this one by hand")
-        seen = request.query_params.get("state", "")
+        last_state = request.query_params.get("state", "")
         may_read: Callable[[], bool] = getattr(request.state, "may_read", lambda: True)
 
         async def lines() -> AsyncIterator[str]:
             yield "retry: 3000\n\n"
-            async for state in changes.after(seen, may_read):
+            async for state in changes.after(last_state, may_read):
                 yield f"data: {state}\n\n" if state else ":\n\n"
 
         return StreamingResponse(

@@ -185,10 +185,10 @@ def _choices(
     names: Sequence[tuple[str, str]], own: str, dataset: str, chosen: str
 ) -> list[BaselineChoice]:
     """The experiments to compare one with: those of its dataset first."""
-    others = [each for each in names if each[0] != own]
-    if chosen and chosen not in {name for name, _ in others}:
-        others.append((chosen, dataset))
-    others.sort(key=lambda each: each[1] != dataset)
+    choices = [choice for choice in names if choice[0] != own]
+    if chosen and chosen not in {name for name, _ in choices}:
+        choices.append((chosen, dataset))
+    choices.sort(key=lambda choice: choice[1] != dataset)
     return [
         BaselineChoice(
             name=name,
@@ -196,7 +196,7 @@ def _choices(
             + ("" if data == dataset else f" (dataset {shorten(one_line(data), 40) or 'unnamed'})"),
             is_chosen=name == chosen,
         )
-        for name, data in others
+        for name, data in choices
     ]
 
 

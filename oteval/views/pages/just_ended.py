@@ -66,12 +66,14 @@ class Previews:
             return ()
         with self._lock:
             traces = store.live.just_ended(self._most)
-            self._known = {one: self._known[one] for one in traces if one in self._known}
-            waiting = [one for one in traces if one not in self._known]
+            self._known = {trace: self._known[trace] for trace in traces if trace in self._known}
+            waiting = [trace for trace in traces if trace not in self._known]
             if is_patient or len(waiting) <= _GROUP:
                 self._add(waiting, store)
-            found = [self._known[one] if one in self._known else _pending(one) for one in traces]
-        return [one for one in found if one is not None]
+            previews = [
+                self._known[trace] if trace in self._known else _pending(trace) for trace in traces
+            ]
+        return [trace for trace in previews if trace is not None]
 
     def _add(self, traces: Sequence[JustEnded], store: Store) -> None:
         """Reconstruct traces in their order, as far as the patience goes."""
@@ -95,21 +97,23 @@ def previews_text(previews: Sequence[Preview]) -> str:
     """A text that changes when a trace ends, gets more rows, or is reconstructed."""
     if not previews:
         return ""
-    pending = sum(one.is_pending for one in previews)
-    return f".{max(one.trace.last for one in previews)}.{pending}"
+    pending = sum(preview.is_pending for preview in previews)
+    return f".{max(preview.trace.last for preview in previews)}.{pending}"
 
 
 def _previews(store: Store, traces: Sequence[JustEnded]) -> dict[JustEnded, Preview | None]:
     """Return previews by trace, None for a trace without an agent."""
     runs = preview(store, traces) if traces else {}
-    found: dict[JustEnded, Preview | None] = {}
-    for one in traces:
-        run = runs.get(one.trace_id)
+    previews: dict[JustEnded, Preview | None] = {}
+    for trace in traces:
+        run = runs.get(trace.trace_id)
         if run is not None:
-            found[one] = Preview(one, run)
+            previews[trace] = Preview(trace, run)
         else:
-            found[one] = None if one.trace_id in runs else Preview(one, _plain(one), is_plain=True)
-    return found
+            previews[trace] = (
+                None if trace.trace_id in runs else Preview(trace, _plain(trace), is_plain=True)
+            )
+    return previews
 
 
 def _pending(trace: JustEnded) -> Preview | None:

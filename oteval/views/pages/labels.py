@@ -128,10 +128,10 @@ def labels_routes(site: Site) -> list[Route]:
         queue, (evaluators, counts) = _queue(request), await _evaluators(site)
         chosen = _chosen(request, evaluators, counts)
         keys = await _runs(site, queue, chosen, counts) if chosen else []
-        found = await site.read(
+        listed = await site.read(
             lambda store: labels_page(store, site, queue, chosen, evaluators, counts, keys)
         )
-        return page("labels.html.j2", section="labels", now_ns=site.clock(), labels=found)
+        return page("labels.html.j2", section="labels", now_ns=site.clock(), labels=listed)
 
     async def following(request: Request) -> Response:
         queue, (evaluators, counts) = _queue(request), await _evaluators(site)
@@ -139,11 +139,11 @@ def labels_routes(site: Site) -> list[Route]:
         keys = await _runs(site, queue, chosen, counts) if chosen else []
         ids = [key.id for key in keys]
         after, at = request.query_params.get("after", ""), _place(request)
-        place = ids.index(after) + 1 if after in ids else at
+        index = ids.index(after) + 1 if after in ids else at
         back = with_query("/labels", evaluator=chosen, queue=queue)
         done = "labelled" if "done" in request.query_params else ""
-        is_end = place >= len(ids)
-        path = back if is_end else _run_link(queue, chosen, place, ids[place], done=done)
+        is_end = index >= len(ids)
+        path = back if is_end else _run_link(queue, chosen, index, ids[index], done=done)
         return RedirectResponse(path, 303)
 
     return [Route("/labels", labels), Route("/labels/next", following)]
@@ -180,14 +180,16 @@ async def _runs(
     labels = await site.read(lambda store: store.labels.of(evaluator))
     is_own = queue == "disagreements"
     # Every label may be a new disagreement; the other queues only lose runs by labels.
-    given = hash(frozenset((one.trajectory_id, one.person, one.passed) for one in labels))
-    age = given if is_own else labelled // _REFRESH
-    found = await site.cached(
+    labels_hash = hash(
+        frozenset((label.trajectory_id, label.person, label.passed) for label in labels)
+    )
+    age = labels_hash if is_own else labelled // _REFRESH
+    run_keys = await site.cached(
         ("label queue", queue, evaluator, person, age),
         lambda store: store.label_queue.runs(queue, evaluator, person, _FOUND),
     )
-    done = {one.trajectory_id for one in labels if not is_own or one.person == person}
-    return [key for key in found if key.id not in done]
+    done = {label.trajectory_id for label in labels if not is_own or label.person == person}
+    return [key for key in run_keys if key.id not in done]
 
 
 def labels_page(
@@ -211,20 +213,24 @@ def labels_page(
         keys: The runs of the queue.
     """
     labels = store.labels.of(evaluator) if evaluator else []
-    names = list(dict.fromkeys(one.trajectory_id for one in labels))
+    names = list(dict.fromkeys(label.trajectory_id for label in labels))
     scores = _newest(store.scores.of(names), evaluator)
-    found = _calibration(evaluator, labels, scores)
-    differing = found.disagreements[-_MOST_DIFFERING:] if found else ()
+    calibration = _calibration(evaluator, labels, scores)
+    differing = calibration.disagreements[-_MOST_DIFFERING:] if calibration else ()
     # Both lists are read together, because one read looks at all runs.
-    others = store.label_queue.keys([one.trajectory_id for one in differing])
-    listed = list(dict.fromkeys([*keys[:_SHOWN], *others]))
-    given = ListedScores(store)
-    items = {item.id: item for item in items_of(store, listed, site.prices, scores=given)}
-    shown = [items[key.id] for key in keys[:_SHOWN] if key.id in items]
-    judged = _newest(given.of([item.id for item in shown]), evaluator)
+    differing_keys = store.label_queue.keys(
+        [disagreement.trajectory_id for disagreement in differing]
+    )
+    listed = list(dict.fromkeys([*keys[:_SHOWN], *differing_keys]))
+    listed_scores = ListedScores(store)
+    items = {item.id: item for item in items_of(store, listed, site.prices, scores=listed_scores)}
+    shown_items = [items[key.id] for key in keys[:_SHOWN] if key.id in items]
+    judged = _newest(listed_scores.of([item.id for item in shown_items]), evaluator)
     if queue == "failing":
         # The queue is found by all scores, and a run may have been scored again.
-        shown = [item for item in shown if item.id in judged and judged[item.id].passed is False]
+        shown_items = [
+            item for item in shown_items if item.id in judged and judged[item.id].passed is False
+        ]
     reasons = _reasons(queue, evaluator, labels, judged)
     return LabelsPage(
         evaluator=evaluator,
@@ -237,10 +243,12 @@ def labels_page(
                 link=_run_link(queue, evaluator, at, item.id),
                 reason=reasons.get(item.id, item.reason),
             )
-            for at, item in enumerate(shown)
+            for at, item in enumerate(shown_items)
         ),
         more=len(keys) > _SHOWN,
-        agreement=_agreement(found, agreement_growth(labels, scores)) if found else None,
+        agreement=_agreement(calibration, agreement_growth(labels, scores))
+        if calibration
+        else None,
         differing=_differing(evaluator, differing, items),
     )
 
@@ -258,31 +266,31 @@ def _newest(scores: Mapping[str, Sequence[Score]], evaluator: str) -> dict[str, 
     """The newest score of an evaluator on each run, by its id."""
     return {
         name: score
-        for name, found in scores.items()
-        for score in found
+        for name, run_scores in scores.items()
+        for score in run_scores
         if score.evaluator == evaluator
     }
 
 
-def _agreement(found: Calibration, growth: Sequence[GrowthPoint]) -> Agreement:
-    kappa = found.kappa
-    upper = [(one.labelled, one.interval[1]) for one in growth]
-    lower = [(one.labelled, one.interval[0]) for one in reversed(growth)]
+def _agreement(calibration: Calibration, growth: Sequence[GrowthPoint]) -> Agreement:
+    kappa = calibration.kappa
+    upper = [(point.labelled, point.interval[1]) for point in growth]
+    lower = [(point.labelled, point.interval[0]) for point in reversed(growth)]
     begin, end = growth[0].labelled, growth[-1].labelled
     return Agreement(
-        labelled=found.labelled,
+        labelled=calibration.labelled,
         share=(kappa.agreement, growth[-1].interval),
         kappa=(kappa.kappa, kappa.interval),
         counts=(
-            found.count(True, True),
-            found.count(True, False),
-            found.count(False, True),
-            found.count(False, False),
+            calibration.count(True, True),
+            calibration.count(True, False),
+            calibration.count(False, True),
+            calibration.count(False, False),
         ),
-        needed=found.needed,
-        unjudged=found.unjudged,
-        tied=found.tied,
-        line=_points([(one.labelled, one.agreement) for one in growth], begin, end),
+        needed=calibration.needed,
+        unjudged=calibration.unjudged,
+        tied=calibration.tied,
+        line=_points([(point.labelled, point.agreement) for point in growth], begin, end),
         band=_points([*upper, *lower], begin, end),
         begin=begin,
     )
@@ -301,16 +309,16 @@ def _differing(
 ) -> tuple[RunItem, ...]:
     """The runs on which people and the evaluator differ, with both reasons."""
     judge = shorten(one_line(evaluator), 60)
-    found = []
-    for one in disagreements:
-        if one.trajectory_id not in items:
+    differing_items = []
+    for disagreement in disagreements:
+        if disagreement.trajectory_id not in items:
             continue
-        said = f": {shorten(one_line(one.note), 200)}" if one.note else ""
-        reason = f"people {_word(one.people)}{said}; {judge} {_word(one.judge)}"
-        if one.comment:
-            reason += f": {shorten(one_line(one.comment), 200)}"
-        found.append(replace(items[one.trajectory_id], reason=reason))
-    return tuple(found)
+        note = f": {shorten(one_line(disagreement.note), 200)}" if disagreement.note else ""
+        reason = f"people {_word(disagreement.people)}{note}; {judge} {_word(disagreement.judge)}"
+        if disagreement.comment:
+            reason += f": {shorten(one_line(disagreement.comment), 200)}"
+        differing_items.append(replace(items[disagreement.trajectory_id], reason=reason))
+    return tuple(differing_items)
 
 
 def _reasons(
@@ -322,13 +330,15 @@ def _reasons(
     reasons = {}
     for name, score in scores.items():
         if queue == "threshold":
-            given = f"score {score.score:.3g}" if score.score is not None else ""
+            reason = f"score {score.score:.3g}" if score.score is not None else ""
         else:
-            people = [one for one in labels if one.trajectory_id == name]
-            said = [f"{one.person or 'somebody'}: {_word(one.passed)}" for one in people]
-            given = "; ".join([*said, f"{evaluator}: {_word(score.passed)}"])
-        if given:
-            reasons[name] = shorten(one_line(given), 240)
+            people = [label for label in labels if label.trajectory_id == name]
+            verdict_texts = [
+                f"{label.person or 'somebody'}: {_word(label.passed)}" for label in people
+            ]
+            reason = "; ".join([*verdict_texts, f"{evaluator}: {_word(score.passed)}"])
+        if reason:
+            reasons[name] = shorten(one_line(reason), 240)
     return reasons
 
 
@@ -344,12 +354,12 @@ def _evaluator_tabs(
 ) -> tuple[Tab, ...]:
     return tuple(
         Tab(
-            shorten(one_line(one.name), 60),
-            with_query("/labels", evaluator=one.name, queue=queue),
-            one.name == chosen,
-            f"{counts.get(one.name, 0) + counts.get('', 0):,}",
+            shorten(one_line(evaluator.name), 60),
+            with_query("/labels", evaluator=evaluator.name, queue=queue),
+            evaluator.name == chosen,
+            f"{counts.get(evaluator.name, 0) + counts.get('', 0):,}",
         )
-        for one in evaluators
+        for evaluator in evaluators
     )
 
 
@@ -360,8 +370,8 @@ def _queue_tabs(chosen: Queue, evaluator: str) -> tuple[Tab, ...]:
     )
 
 
-def _run_link(queue: Queue, evaluator: str, place: int, run_id: str, *, done: str = "") -> str:
-    values = {"evaluator": evaluator, "queue": queue, "at": str(place), "done": done}
+def _run_link(queue: Queue, evaluator: str, index: int, run_id: str, *, done: str = "") -> str:
+    values = {"evaluator": evaluator, "queue": queue, "at": str(index), "done": done}
     return with_query(f"/runs/{run_id}", **values) + "#labels"
 
 
@@ -382,7 +392,10 @@ def _chosen(
     request: Request, evaluators: Sequence[LabelledEvaluator], counts: Mapping[str, int]
 ) -> str:
     """The chosen evaluator; by default the one with the most labels, or else the first."""
-    wanted, names = request.query_params.get("evaluator", ""), [one.name for one in evaluators]
-    if wanted and wanted not in names:
-        raise ConfigError(f"evaluator={wanted[:60]}: it has given no verdict yet")
-    return wanted or max(names, key=lambda name: counts.get(name, 0), default="")
+    evaluator_name, names = (
+        request.query_params.get("evaluator", ""),
+        [evaluator.name for evaluator in evaluators],
+    )
+    if evaluator_name and evaluator_name not in names:
+        raise ConfigError(f"evaluator={evaluator_name[:60]}: it has given no verdict yet")
+    return evaluator_name or max(names, key=lambda name: counts.get(name, 0), default="")

@@ -81,8 +81,8 @@ def _cookie(headers: Headers) -> str:
         cookies.load(headers.get("cookie", ""))
     except CookieError:
         return ""
-    found = cookies.get(cookie_name(headers.get("host", "")))
-    return found.value if found else ""
+    morsel = cookies.get(cookie_name(headers.get("host", "")))
+    return morsel.value if morsel else ""
 
 
 async def acting_form(request: Request) -> dict[str, str]:
@@ -97,8 +97,8 @@ async def acting_form(request: Request) -> dict[str, str]:
         if visitor.name and not visitor.can_log_in:
             raise HTTPException(403, "these pages can only be read")
         raise HTTPException(403, "this needs a token that may write")
-    given = fields.pop("form_token", "")
-    if not hmac.compare_digest(given.encode(), visitor.form_token.encode()):
+    form_token = fields.pop("form_token", "")
+    if not hmac.compare_digest(form_token.encode(), visitor.form_token.encode()):
         raise HTTPException(403, "the form is of an earlier session; reload its page")
     return fields
 
@@ -132,24 +132,24 @@ def login_routes(access: PageAccess | None) -> list[Route]:
     """The routes of the login page; none without access control."""
     if access is None:
         return []
-    given = access
+    page_access = access
 
     async def login(request: Request) -> Response:
-        code = request.query_params.get("code", "") if given.accepts_links else ""
+        code = request.query_params.get("code", "") if page_access.accepts_links else ""
         token, cookie = "", ""
         if request.method == "POST":
             token = (await _own_form(request)).get("token", "")
-            cookie = given.log_in(token, _peer(request)) if token else ""
+            cookie = page_access.log_in(token, _peer(request)) if token else ""
         elif code and VISITOR.get().name:
             # The same link again, in the browser that used it.
             return _entrance(request)
         elif code and request.method == "GET":
-            cookie = given.redeem(code, _peer(request))
+            cookie = page_access.redeem(code, _peer(request))
         if cookie:
             answer = _entrance(request)
             _set_cookie(request, answer, cookie)
             return answer
-        return _login_page(request, given, is_refused=bool(token or code))
+        return _login_page(request, page_access, is_refused=bool(token or code))
 
     async def logout(request: Request) -> Response:
         await _own_form(request)

@@ -33,7 +33,7 @@ DEFAULT_PERIOD: Final = "7d"
 
 def periods_in_order() -> list[str]:
     """The periods, the one that is shown first before the others."""
-    return sorted(PERIODS, key=lambda one: one != DEFAULT_PERIOD)
+    return sorted(PERIODS, key=lambda period: period != DEFAULT_PERIOD)
 
 
 def chosen_period(request: Request) -> str:

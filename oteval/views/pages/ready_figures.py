@@ -66,17 +66,17 @@ async def keep_ready(
         figures: Returns the figures.
         sleep: Waits for so many seconds.
     """
-    rest = _FIRST_REST
+    rest_factor = _FIRST_REST
     while True:
         if site.is_used():
             try:
                 for key, action in await figures():
                     await _wait_for_people(site, sleep)
                     took = await site.refresh(key, action)
-                    await sleep(rest * took)
+                    await sleep(rest_factor * took)
             except Exception as error:
                 _log.warning("the figures of pages are not kept up to date: %s", error)
-            rest = _REST
+            rest_factor = _REST
         await sleep(_ROUND)
 
 

@@ -68,9 +68,9 @@ def agent_choice(called: str, form: str, *, is_async: bool) -> AgentChoice:
         ConfigError: It is neither.
     """
     if _FUNCTION.fullmatch(called):
-        for one in get_args(InputForm):
-            if one == form:
-                return AgentChoice(called, is_async, one)
+        for input_form in get_args(InputForm):
+            if input_form == form:
+                return AgentChoice(called, is_async, input_form)
         raise ConfigError(f"input: choose one of {', '.join(get_args(InputForm))}")
     try:
         words = tuple(shlex.split(called))

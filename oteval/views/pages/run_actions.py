@@ -84,11 +84,13 @@ def run_actions(
     """
     labels = store.labels.on(run_id)[:_MOST_LABELS]
     references = store.references.sources()
-    configured = [one.name for one in config.evaluators] if config else []
-    named = [one.evaluator for one in labels if one.evaluator]
+    configured = [rule.name for rule in config.evaluators] if config else []
+    labelled = [label.evaluator for label in labels if label.evaluator]
     return RunActions(
         labels=tuple(map(shown_label, labels)),
-        evaluators=tuple(dict.fromkeys([*scored_by, *configured, *named, *filter(None, [chosen])])),
+        evaluators=tuple(
+            dict.fromkeys([*scored_by, *configured, *labelled, *filter(None, [chosen])])
+        ),
         chosen=chosen,
         references=_names(references),
         own_references=_names(name for name, source in references.items() if source == run_id),
@@ -109,5 +111,5 @@ def shown_label(label: Label) -> ShownLabel:
     )
 
 
-def _names(found: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(found))[:_MOST_NAMES])
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names))[:_MOST_NAMES])

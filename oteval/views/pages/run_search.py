@@ -95,25 +95,27 @@ def find_runs(
         keys = store.run_list.keys(selection, most + 1, after=after, is_forward=is_forward)
         return FoundRuns(tuple(keys[:most]), keys[most - 1] if len(keys) > most else None)
     until, size, looked_at = clock() + patience, max(_FIRST_BATCH, most + 1), 0
-    found: list[RunKey] = []
-    given = scores or ListedScores(store)
+    run_keys: list[RunKey] = []
+    listed_scores = scores or ListedScores(store)
     while True:
         batch = store.run_list.keys(
             selection, size, after=after, verdict=search.verdict, is_forward=is_forward
         )
-        place = 0
-        while place < len(batch):
-            part, kept = _looked_at(store, search, batch[place:], given, is_read=is_read)
-            place += len(part)
+        offset = 0
+        while offset < len(batch):
+            part, matching = _looked_at(
+                store, search, batch[offset:], listed_scores, is_read=is_read
+            )
+            offset += len(part)
             for key in part:
-                if key in kept and len(found) == most:
-                    return FoundRuns(tuple(found), found[-1], looked_at)
+                if key in matching and len(run_keys) == most:
+                    return FoundRuns(tuple(run_keys), run_keys[-1], looked_at)
                 looked_at += 1
-                found += [key] if key in kept else []
-            if clock() > until and (place < len(batch) or len(batch) == size):
-                return FoundRuns(tuple(found), part[-1], looked_at, is_cut=True)
+                run_keys += [key] if key in matching else []
+            if clock() > until and (offset < len(batch) or len(batch) == size):
+                return FoundRuns(tuple(run_keys), part[-1], looked_at, is_cut=True)
         if len(batch) < size:
-            return FoundRuns(tuple(found), None, looked_at)
+            return FoundRuns(tuple(run_keys), None, looked_at)
         after, size = batch[-1], min(_LARGEST_BATCH, 4 * size)
 
 
@@ -121,7 +123,7 @@ def _looked_at(
     store: Store,
     search: RunSearch,
     keys: Sequence[RunKey],
-    given: ListedScores,
+    listed_scores: ListedScores,
     *,
     is_read: bool,
 ) -> tuple[Sequence[RunKey], set[RunKey]]:
@@ -129,29 +131,29 @@ def _looked_at(
     part = keys
     if is_read:
         part = keys[: _LARGEST_SCAN if search.words else _LARGEST_READ]
-    kept = store.run_list.containing(part, search.words)
-    if is_read and len(kept) > _LARGEST_READ:
-        part = part[: part.index(kept[_LARGEST_READ])]
-        kept = kept[:_LARGEST_READ]
+    candidates = store.run_list.containing(part, search.words)
+    if is_read and len(candidates) > _LARGEST_READ:
+        part = part[: part.index(candidates[_LARGEST_READ])]
+        candidates = candidates[:_LARGEST_READ]
     if search.verdict is not None:
-        scores = given.of([key.id for key in kept])
-        kept = [key for key in kept if _has_verdict(scores[key.id], search.verdict)]
-    if is_read and kept:
-        starts = pa.array([key.start_ns for key in kept], pa.int64())
-        table = pa.table({"trajectory_id": [key.id for key in kept], "start_ns": starts})
+        scores = listed_scores.of([key.id for key in candidates])
+        candidates = [key for key in candidates if _has_verdict(scores[key.id], search.verdict)]
+    if is_read and candidates:
+        starts = pa.array([key.start_ns for key in candidates], pa.int64())
+        table = pa.table({"trajectory_id": [key.id for key in candidates], "start_ns": starts})
         matching = store.trajectories.matching(table, search.selection)
-        kept = [key for key in kept if key.id in matching]
-    return part, set(kept)
+        candidates = [key for key in candidates if key.id in matching]
+    return part, set(candidates)
 
 
-def _has_verdict(scores: Sequence[Score], wanted: VerdictFilter) -> bool:
+def _has_verdict(scores: Sequence[Score], verdict_filter: VerdictFilter) -> bool:
     """Whether one of a run's newest scores has an outcome."""
     for score in scores:
-        if wanted.evaluators and score.evaluator not in wanted.evaluators:
+        if verdict_filter.evaluators and score.evaluator not in verdict_filter.evaluators:
             continue
         outcome: str = score.status
         if outcome == "ok" and score.passed is not None:
             outcome = "pass" if score.passed else "fail"
-        if wanted.outcome is None or outcome == wanted.outcome:
+        if verdict_filter.outcome is None or outcome == verdict_filter.outcome:
             return True
     return False

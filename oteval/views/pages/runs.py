@@ -143,8 +143,8 @@ def runs_routes(site: Site) -> list[Route]:
         after = key_of(request.query_params.get("after", ""))
         search = parse_search(text)
         columns = chosen_columns(request.query_params.getlist("columns"))
-        if named := await site.read(lambda store: _named(store, search)):
-            return RedirectResponse(with_query(f"/runs/{named}"), 303)
+        if run_id := await site.read(lambda store: _named(store, search)):
+            return RedirectResponse(with_query(f"/runs/{run_id}"), 303)
         if "rows" in request.query_params:
             # All browsers ask at the same moment, when a run has arrived.
             listing = await site.cached(
@@ -342,20 +342,20 @@ def listed_item(
 def marks_of(verdicts: Sequence[Score]) -> tuple[Mark, ...]:
     """Return marks for verdicts, in their order; many passes are counted in one mark."""
     passes = [verdict for verdict in verdicts if verdict.state == "pass"]
-    named = (
+    shown_verdicts = (
         verdicts
         if min(len(verdicts) - _MOST_NAMED, len(passes) - 1) <= 0
         else [v for v in verdicts if v not in passes]
     )
     marks = [
         Mark(verdict.state, sign_of(verdict), _name(verdict.evaluator), _said(verdict))
-        for verdict in named
+        for verdict in shown_verdicts
     ]
     if len(marks) > _MARKS:
-        rest = marks[_MARKS:]
-        names = shorten(", ".join(mark.name for mark in rest[:_MARKS]), _REASON)
-        marks = [*marks[:_MARKS], Mark("absent", "+", f"{len(rest)} more", names)]
-    if len(named) < len(verdicts):
+        hidden_marks = marks[_MARKS:]
+        names = shorten(", ".join(mark.name for mark in hidden_marks[:_MARKS]), _REASON)
+        marks = [*marks[:_MARKS], Mark("absent", "+", f"{len(hidden_marks)} more", names)]
+    if len(shown_verdicts) < len(verdicts):
         names = shorten(", ".join(_name(verdict.evaluator) for verdict in passes[:_MARKS]), _REASON)
         marks.append(Mark("pass", _SYMBOLS["pass"], f"{len(passes)} passed", names))
     return tuple(marks)

@@ -30,20 +30,20 @@ def places_of(verdict: RunVerdict, run: Trajectory) -> tuple[int, ...]:
         return ()
     own = run.own_messages
     calls = [(at, call.name) for at, message in enumerate(own) for call in message.tool_calls]
-    found = [
+    indexes = [
         *_named_calls(verdict.comment, calls),
         *_extra_calls(verdict, calls),
         *_answers(verdict.metadata, own),
     ]
-    return tuple(run.new_from + at for at in sorted(set(found))[:_MOST])
+    return tuple(run.new_from + at for at in sorted(set(indexes))[:_MOST])
 
 
 def _named_calls(comment: str, calls: Sequence[tuple[int, str]]) -> Iterator[int]:
     """Yield the messages of the calls that a comment names by number."""
-    for found in _CALL.finditer(comment[:20_000]):
-        number = int(found[1])
+    for match in _CALL.finditer(comment[:20_000]):
+        number = int(match[1])
         # A check of the whole conversation counts earlier calls as well, so the names may differ.
-        if number < len(calls) and calls[number][1] == found[2]:
+        if number < len(calls) and calls[number][1] == match[2]:
             yield calls[number][0]
 
 
@@ -53,13 +53,13 @@ def _extra_calls(verdict: RunVerdict, calls: Sequence[tuple[int, str]]) -> Itera
     if not isinstance(alignment, (list, tuple)) or not isinstance(extra, int) or not extra:
         return
     aligned = {pair[0] for pair in alignment if isinstance(pair, (list, tuple)) and pair}
-    rest = [one for number, one in enumerate(calls) if number not in aligned]
-    if len(rest) != extra:
+    unaligned = [call for number, call in enumerate(calls) if number not in aligned]
+    if len(unaligned) != extra:
         # A match of some tools does not align the calls of others; the comment names those it saw.
-        said = verdict.comment.partition("extra ")[2]
-        rest = [one for one in rest if f" {one[1]}(" in said]
-    if len(rest) == extra:
-        yield from (at for at, _ in rest)
+        extra_text = verdict.comment.partition("extra ")[2]
+        unaligned = [call for call in unaligned if f" {call[1]}(" in extra_text]
+    if len(unaligned) == extra:
+        yield from (at for at, _ in unaligned)
 
 
 def _answers(metadata: Mapping[str, Any], own: Sequence[Message]) -> Iterator[int]:

@@ -72,8 +72,8 @@ def narrowed(text: str, word: str) -> str:
     """
     name = word.partition("=")[0]
     replaced = (*_OUTCOMES,) if name in _OUTCOMES else (name,) if name in _TIMES else ()
-    others = (other for other in _WORD.findall(text) if other.partition("=")[0] not in replaced)
-    return " ".join([*others, word])
+    kept_words = (other for other in _WORD.findall(text) if other.partition("=")[0] not in replaced)
+    return " ".join([*kept_words, word])
 
 
 def parse_search(text: str) -> RunSearch:

@@ -31,9 +31,9 @@ __all__ = ["main"]
 _MAX_LINE = 4 << 20
 
 
-def tokens_of(found: Sequence[Mapping[str, Any]]) -> list[Token]:
+def tokens_of(token_values: Sequence[Mapping[str, Any]]) -> list[Token]:
     """The tokens of a message of the listening process."""
-    return [Token(str(one["name"]), str(one["digest"]), one["may"]) for one in found]
+    return [Token(str(value["name"]), str(value["digest"]), value["may"]) for value in token_values]
 
 
 async def serve(config: Mapping[str, Any], lines: asyncio.StreamReader) -> None:

@@ -50,7 +50,7 @@ def shown_messages(messages: Sequence[Message], first: int) -> ShownMessages:
         first: The number of the first one.
     """
     items: list[Mapping[str, Any]] = []
-    whole: set[int] = set()
+    whole_indexes: set[int] = set()
     room, image_room = _ROOM, _IMAGE_ROOM
     for at, message in enumerate(messages, first):
         most = _MOST if room > 0 else _LEAST
@@ -67,8 +67,8 @@ def shown_messages(messages: Sequence[Message], first: int) -> ShownMessages:
         room -= _size(fields)
         items.append(fields)
         if left_out or len(parts) < len(message.parts) or _is_cut(fields):
-            whole.add(at)
-    return ShownMessages(tuple(items), frozenset(whole))
+            whole_indexes.add(at)
+    return ShownMessages(tuple(items), frozenset(whole_indexes))
 
 
 def compact(message: Mapping[str, Any]) -> dict[str, Any]:

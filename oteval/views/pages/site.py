@@ -104,8 +104,8 @@ class Site:
             patience: In place of that of the site; 0 for a result that is never out of date.
         """
         patience = self._patience if patience is None else patience
-        found: T = await self._kept.get(key, lambda: self.read(action), patience)
-        return found
+        value: T = await self._kept.get(key, lambda: self.read(action), patience)
+        return value
 
     async def refresh(self, key: Hashable, action: Callable[[Store], object]) -> float:
         """Compute a result that may be asked for soon, unless the one that is kept is up to date.

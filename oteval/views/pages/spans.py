@@ -147,24 +147,24 @@ def spans_routes(site: Site) -> list[Route]:
                 found = Explanation(trace_id, (), 0, ())
             return spans_page(found, run.id, int(text))
 
-        shown = await site.read(read)
+        shown_page = await site.read(read)
         query = request.query_params.get("q", "")
         columns = kept_columns(request)
-        return page("spans.html.j2", section="runs", spans=shown, query=query, columns=columns)
+        return page("spans.html.j2", section="runs", spans=shown_page, query=query, columns=columns)
 
     async def span(request: Request) -> Response:
-        name, wanted = request.path_params["name"], request.path_params["span"]
+        name, span_id = request.path_params["name"], request.path_params["span"]
 
         def read(store: Store) -> Span | None:
             trace_id = stored_run(store, name).root_span.trace_id
-            if stored := store.span_outlines.one(trace_id, wanted):
+            if stored := store.span_outlines.one(trace_id, span_id):
                 return stored
             found, _ = store.spans.of_traces([trace_id])  # it may be archived
-            return next((one for one in found if one.span_id == wanted), None)
+            return next((one for one in found if one.span_id == span_id), None)
 
         found = await site.read(read)
         if found is None:
-            raise HTTPException(404, f"the trace has no span {wanted}")
+            raise HTTPException(404, f"the trace has no span {span_id}")
         return text_page(_whole_text(found))
 
     return [Route("/runs/{name}/spans", spans), Route("/runs/{name}/spans/{span}", span)]
@@ -184,13 +184,13 @@ def large_trace(store: Store, run: Trajectory, count: int, first: int = 0) -> Sp
     parts = tuple(range(0, len(outlines), _PAGE))
     first = first if first in parts else 0
     here = outlines[first : first + _PAGE]
-    whole = store.span_outlines.whole(trace_id, [span.seq for span, _ in here])
+    whole_spans = store.span_outlines.whole(trace_id, [span.seq for span, _ in here])
     accounts = accounts_of_some(
-        [(whole.get(span.span_id, span), depth) for span, depth in here], run
+        [(whole_spans.get(span.span_id, span), depth) for span, depth in here], run
     )
     spans = [span for span, _ in outlines]
-    begin = min((one.start_ns for one in spans if one.start_ns), default=0)
-    total = max(1, max((one.end_ns for one in spans), default=0) - begin)
+    begin = min((listed_span.start_ns for listed_span in spans if listed_span.start_ns), default=0)
+    total = max(1, max((listed_span.end_ns for listed_span in spans), default=0) - begin)
     gaps: dict[tuple[str, str], int] = {}
     for gap in run.gaps:
         gaps[gap.code, gap.detail] = gaps.get((gap.code, gap.detail), 0) + 1
@@ -210,30 +210,30 @@ def large_trace(store: Store, run: Trajectory, count: int, first: int = 0) -> Sp
     )
 
 
-def spans_page(found: Explanation, run: str, first: int = 0) -> SpansPage:
+def spans_page(explanation: Explanation, run: str, first: int = 0) -> SpansPage:
     """The page of a trace's spans.
 
     Args:
-        found: How the trace was read.
+        explanation: How the trace was read.
         run: The run whose page leads here.
         first: The place of the first span to show.
     """
-    spans = [account.span for account in found.accounts]
-    begin = min((one.start_ns for one in spans if one.start_ns), default=0)
-    end = max((one.end_ns for one in spans), default=0)
+    spans = [account.span for account in explanation.accounts]
+    begin = min((listed_span.start_ns for listed_span in spans if listed_span.start_ns), default=0)
+    end = max((listed_span.end_ns for listed_span in spans), default=0)
     parts = tuple(range(0, len(spans), _PAGE)) if len(spans) > _PAGE else ()
     first = first if first in parts else 0
     return SpansPage(
         run=run,
-        trace_id=found.trace_id,
-        items=_items(found.accounts[first : first + _PAGE], run, begin, max(1, end - begin)),
+        trace_id=explanation.trace_id,
+        items=_items(explanation.accounts[first : first + _PAGE], run, begin, max(1, end - begin)),
         count=len(spans),
-        log_records=found.log_records,
-        runs=len(found.trajectories),
+        log_records=explanation.log_records,
+        runs=len(explanation.trajectories),
         took=duration(max(0, end - begin)),
         gaps=tuple(
             (clean(code), shorten(detail, _LONGEST), len(ids))
-            for (code, detail), ids in islice(found.gaps.items(), _GAPS)
+            for (code, detail), ids in islice(explanation.gaps.items(), _GAPS)
         ),
         first=first,
         parts=parts,
@@ -258,18 +258,18 @@ def _item(account: SpanAccount, run: str, begin: int, total: int, room: int) -> 
     x = min(max(0.0, (span.start_ns - begin) / total * _WIDTH), _WIDTH - _THINNEST)
     width = (span.end_ns - span.start_ns) / total * _WIDTH
     most = _MOST if room > 0 else 0
-    shown = islice(sorted(span.attributes.items()), most)
-    attributes = _shortened([(key, _value(value)) for key, value in shown])
+    shown_attributes = islice(sorted(span.attributes.items()), most)
+    attributes = _shortened([(key, _value(value)) for key, value in shown_attributes])
     events = _shortened(
         [(event.name, _value(dict(event.attributes))) for event in span.events[:most]]
     )
     left_out = [
-        counted(len(every) - len(kept), word)
-        for every, kept, word in (
+        counted(len(all_items) - len(shown_items), word)
+        for all_items, shown_items, word in (
             (span.attributes, attributes, "more attribute"),
             (span.events, events, "more event"),
         )
-        if len(kept) < len(every)
+        if len(shown_items) < len(all_items)
     ]
     return SpanItem(
         id=clean(span.span_id),
@@ -326,7 +326,7 @@ def _value(value: Any) -> str:
 
 def _whole_text(span: Span) -> str:
     """A span as indented JSON."""
-    found: Mapping[str, Any] = {
+    fields: Mapping[str, Any] = {
         "trace_id": span.trace_id,
         "span_id": span.span_id,
         "parent_id": span.parent_id,
@@ -338,13 +338,13 @@ def _whole_text(span: Span) -> str:
         "resource": dict(span.resource),
         "attributes": dict(span.attributes),
         "events": [
-            {"name": one.name, "time_ns": one.time_ns, "attributes": dict(one.attributes)}
-            for one in span.events
+            {"name": item.name, "time_ns": item.time_ns, "attributes": dict(item.attributes)}
+            for item in span.events
         ],
-        "links": [{"trace_id": one.trace_id, "span_id": one.span_id} for one in span.links],
+        "links": [{"trace_id": item.trace_id, "span_id": item.span_id} for item in span.links],
     }
     try:
         options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
-        return orjson.dumps(found, option=options).decode() + "\n"
+        return orjson.dumps(fields, option=options).decode() + "\n"
     except (TypeError, ValueError):
-        return dumps(found) + "\n"
+        return dumps(fields) + "\n"

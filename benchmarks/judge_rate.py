@@ -83,14 +83,14 @@ def fill(path: Path, calls: int) -> None:
 def score(path: Path, url: str, concurrency: int) -> dict[str, Any]:
     """Score the runs of a database, and return the duration and the outcome."""
     start = time.perf_counter()
-    from oteval.scoring import ScoreRun, score as score_all
+    from oteval.scoring import ScoreCounts, score as score_all
     from oteval.scoring.config import parse_config
     from oteval.store import Store
 
     rule = {"name": "quality", "type": "judge", "model": "openai:m", "base_url": url}
     rule["max_concurrency"] = concurrency  # type: ignore[assignment]
     config = parse_config(json.dumps({"evaluators": [rule]}))
-    done = ScoreRun()
+    done = ScoreCounts()
     with Store(path) as store:
         for _ in score_all(store, config, Path(), run=done):
             pass

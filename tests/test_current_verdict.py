@@ -27,7 +27,7 @@ from starlette.testclient import TestClient
 from oteval.base.clients.otlp_client import HttpClient
 from oteval.model import SCORE_ATTRIBUTES, Score, Trajectory
 from oteval.model.selection import EVERYTHING
-from oteval.scoring import ScoreRun, export_jsonl, variants
+from oteval.scoring import ScoreCounts, export_jsonl, variants
 from oteval.serve.publish import Forwarder, ScoreDestinations
 from oteval.serve.publish.metrics import ScoringMetrics
 from oteval.serve.publisher import ScorePublisher
@@ -226,7 +226,7 @@ def in_filters(store: Store, client: TestClient) -> Iterator[Verdicts]:
 def of_evaluators(store: Store, client: TestClient) -> Iterator[dict[str, Counter[str]]]:
     """Yield the counts of gates, reports, the overview, evaluators and their pages."""
     period = (START, START + 60 * 10**9)
-    scored = ScoreRun()
+    scored = ScoreCounts()
     scored.add_stored(store)
     yield {name: counted(tally) for name, tally in scored.tallies.items()}
     selected = store.statistics.of(EVERYTHING)

@@ -16,7 +16,7 @@ from rich.text import Text
 from ..base.errors import InputError
 from ..base.files import make_folder, write_private
 from ..model import RunRow
-from ..scoring import ScoreRun, check_gates, load, load_config, refresh, score as score_all
+from ..scoring import ScoreCounts, check_gates, load, load_config, refresh, score as score_all
 from ..store import Store
 from ..views import load_summary, scores_table, tallies_table, trajectories_table, trajectory_view
 from . import common
@@ -95,7 +95,7 @@ def _score(console: Console, store: Store, folder: Path) -> None:
         "does not hold are not evaluated, and never pass.",
     )
     config = load_config(folder / "oteval.yaml")
-    run = ScoreRun()
+    run = ScoreCounts()
     console.print(scores_table(list(score_all(store, config, folder, run=run)), wraps=True))
     console.print()
     console.print(tallies_table(run.tallies.values()))

@@ -21,7 +21,7 @@ from ..scoring import (
     Config,
     ExperimentResults,
     Progress as ExperimentProgress,
-    ScoreRun,
+    ScoreCounts,
     Tally,
     check_gates,
     compare as compare_experiments,
@@ -232,9 +232,9 @@ def _status(
     return 0 if passed and not warn_regressed(comparison) else 1
 
 
-def _tally(results: ExperimentResults) -> ScoreRun:
+def _tally(results: ExperimentResults) -> ScoreCounts:
     """Return the counts that gates check; a failed run is an error of every evaluator."""
-    run = ScoreRun(trajectories=len(results))
+    run = ScoreCounts(trajectories=len(results))
     for key, members in results.feedback().items():
         tally = run.tallies.setdefault(key, Tally(key))
         tally.errors += results.errors

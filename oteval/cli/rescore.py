@@ -14,7 +14,7 @@ from ..base.errors import NotFound
 from ..base.text import counted
 from ..model import Score, Selection
 from ..scoring import (
-    ScoreRun,
+    ScoreCounts,
     check_gates,
     load_config,
     refresh,
@@ -67,7 +67,7 @@ def rescore(
     """
     config = require_evaluators(load_config(config_path), config_path)
     selection = select(**filter_options)
-    run = ScoreRun()
+    run = ScoreCounts()
     with open_store(db) as store:
         refresh(store)
         selection = _named(store, sessions, selection)
@@ -98,7 +98,7 @@ def _named(store: Store, sessions: tuple[str, ...], selection: Selection) -> Sel
     return replace(selection, ids=tuple(dict.fromkeys(ids))) if ids else selection
 
 
-def _changes(store: Store, run: ScoreRun, ids: set[str]) -> list[tuple[Score, Score]]:
+def _changes(store: Store, run: ScoreCounts, ids: set[str]) -> list[tuple[Score, Score]]:
     """Return the earlier and the current scores of the scored runs whose outcome changed."""
     return [
         (before, now)
@@ -116,7 +116,7 @@ def _line(score: Score, previous: Score | None) -> dict[str, Any]:
     return line
 
 
-def _print(store: Store, run: ScoreRun, changed: list[tuple[Score, Score]]) -> None:
+def _print(store: Store, run: ScoreCounts, changed: list[tuple[Score, Score]]) -> None:
     out().print(tallies_table(run.tallies.values()))
     table = Table("evaluator", "runs compared", "now pass", "now fail", "other changes", box=None)
     for evaluator, version in run.versions.items():

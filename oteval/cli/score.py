@@ -19,7 +19,7 @@ from ..model import Score, Selection
 from ..scoring import (
     Config,
     GateResult,
-    ScoreRun,
+    ScoreCounts,
     check_gates,
     load_config,
     require_evaluators,
@@ -111,7 +111,7 @@ def score(
     config = require_evaluators(load_config(config_path), config_path)
     selection = select(**filter_options)
     base = Path(config_path).parent
-    run = ScoreRun()
+    run = ScoreCounts()
     chosen = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
     keep = bool(junit or md)
     scoring = _CommandScores(config, base, selection, run, as_json=as_json, keep=keep, again=again)
@@ -137,7 +137,7 @@ class _CommandScores(NamedTuple):
     config: Config
     base: Path
     selection: Selection
-    run: ScoreRun
+    run: ScoreCounts
     as_json: bool
     keep: bool
     again: bool
@@ -195,14 +195,14 @@ def score_selection(store: Store, config_path: str, selection: Selection) -> int
         NothingEvaluated: No trajectory has a verdict.
     """
     config = require_evaluators(load_config(config_path), config_path)
-    run = ScoreRun()
+    run = ScoreCounts()
     base = Path(config_path).parent
     _run(store, config, base, selection, run, as_json=False, keep=False, again=False)
     _print_tallies(run)
     return exit_status(run, check_gates(config.gates, run.tallies), 1)
 
 
-def _print_tallies(run: ScoreRun) -> None:
+def _print_tallies(run: ScoreCounts) -> None:
     out().print(tallies_table(run.tallies.values()))
     for note in list_order_notes(run):
         warn(note)
@@ -215,7 +215,7 @@ def _run(
     config: Config,
     base: Path,
     selection: Selection,
-    run: ScoreRun,
+    run: ScoreCounts,
     *,
     as_json: bool,
     keep: bool,
@@ -237,7 +237,7 @@ def new_scores_of(
     config: Config,
     base: Path,
     selection: Selection,
-    run: ScoreRun,
+    run: ScoreCounts,
     *,
     again: bool,
     yields_passes: bool = True,
@@ -304,7 +304,7 @@ def _print_scores(
     return report_scores, failures
 
 
-def _print_failures(failures: Sequence[Score], run: ScoreRun) -> None:
+def _print_failures(failures: Sequence[Score], run: ScoreCounts) -> None:
     """Print failures, and the number of further failures."""
     if failures:
         out().print(scores_table(failures, wraps=True))
@@ -324,7 +324,7 @@ def _titles(store: Store, report_scores: Iterable[Score]) -> dict[str, str]:
     return titles
 
 
-def exit_status(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:
+def exit_status(run: ScoreCounts, gates: list[GateResult], min_evaluated: int) -> int:
     """Print the gates, and return the exit status of a scoring.
 
     Raises:

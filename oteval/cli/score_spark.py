@@ -11,7 +11,7 @@ import click
 
 from ..base.text import counted
 from ..model import Score, Selection
-from ..scoring import Config, ScoreRun, Tally
+from ..scoring import Config, ScoreCounts, Tally
 from .common import warn
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _print_problems(problems: Sequence[FileProblems]) -> None:
         warn(f"{counted(rest, 'problem')} in {len(problems) - _NAMED} more files")
 
 
-def count_results(store: Store, config: Config, selection: Selection, run: ScoreRun) -> None:
+def count_results(store: Store, config: Config, selection: Selection, run: ScoreCounts) -> None:
     """Count the scores of a folder of results, and the runs that were selected.
 
     Args:

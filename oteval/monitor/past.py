@@ -1,7 +1,7 @@
 """The stored past of a monitor, read from its beginning without a change of the store.
 
 Checks would have read the same observations, in the order of storage and in parts. A
-`MonitorStore.rehearsal` discards positions and states at its end.
+`Monitors.rehearsal` discards positions and states at its end.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def past_parts(
 ) -> Iterator[tuple[pa.Table, int, int]]:
     """Yield the observations of a monitor in parts, as its first checks would have read them.
 
-    Call this in a `MonitorStore.rehearsal`.
+    Call this in a `Monitors.rehearsal`.
 
     Args:
         store: The store.

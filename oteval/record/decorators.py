@@ -144,7 +144,7 @@ def tool(
         return _decorated(
             wrapped,
             lambda inner, parameters: (
-                _ToolRecorder(
+                _DecoratedTool(
                     name=name or function_name(inner),
                     description=_description(inner, description),
                     parameters=parameters,
@@ -277,7 +277,7 @@ class _AgentInvocation(Invocation):
             )
 
 
-class _ToolRecorder(ToolRecorder):
+class _DecoratedTool(ToolRecorder):
     """Begins the executions of one decorated tool."""
 
     def begin(self, args: _Args, kwargs: _Kwargs) -> Invocation | None:

@@ -326,7 +326,7 @@ def _count_tasks(work: Work, tasks: Iterable[asyncio.Task[Any]]) -> None:
         task.add_done_callback(lambda _task: work.end(is_daemon=True))
 
 
-class _RecordedTools:
+class _AnsweringHook:
     """The tool hook of a replay, which also notes the answers of agents."""
 
     def __init__(self, player: Player, answers: AgentAnswers) -> None:
@@ -378,7 +378,7 @@ class _RecordedTools:
         """Do nothing: the next request to the model has the result."""
 
 
-class _LateTools(_RecordedTools):
+class _LateTools(_AnsweringHook):
     """The tool hook of threads and tasks that have outlived a replay: it refuses all calls."""
 
     def __init__(self, replay: OpenReplay, answers: AgentAnswers) -> None:
@@ -407,7 +407,7 @@ def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
 def _tools_answered(replay: OpenReplay, answers: AgentAnswers) -> Iterator[None]:
     """Answer the tools of this context, and of the threads that it starts."""
     afterwards = None if replay.is_import else _LateTools(replay, answers)
-    token = set_tool_hook(_RecordedTools(replay.player, answers), afterwards=afterwards)
+    token = set_tool_hook(_AnsweringHook(replay.player, answers), afterwards=afterwards)
     replay.entered = lambda: partial(adopt_tool_hook, adopt_tool_hook(token))
     try:
         yield

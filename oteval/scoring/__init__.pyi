@@ -164,7 +164,7 @@ from .run_scorer import (
 )
 from .score_counts import (
     GateResult as GateResult,
-    ScoreRun as ScoreRun,
+    ScoreCounts as ScoreCounts,
     Tally as Tally,
     check_gates as check_gates,
     worst_first as worst_first,

@@ -17,14 +17,14 @@ from .config import Config
 from .decide import Decider, StoredVerdicts
 from .prepared import PreparedEvaluator, prepare
 from .run_scorer import RunScorer
-from .score_batch import ScoreBatch
-from .score_counts import ScoreRun, check_gates
+from .score_batch import ScoreWriter
+from .score_counts import ScoreCounts, check_gates
 from .score_pages import ScorePage, ScorePages
 
 __all__ = [
     "AlignedPair",
     "GateResult",
-    "ScoreRun",
+    "ScoreCounts",
     "Tally",
     "align",
     "check_gates",
@@ -44,7 +44,7 @@ def score(
     config: Config,
     base: Path,
     selection: Selection = EVERYTHING,
-    run: ScoreRun | None = None,
+    run: ScoreCounts | None = None,
     on_progress: Callable[[int], None] | None = None,
     *,
     again: bool = False,
@@ -72,7 +72,7 @@ def score(
         ConfigError: A reference or function cannot be loaded, or an option is wrong.
     """
     prepared = prepare(config, store, base, again=again)
-    run = ScoreRun() if run is None else run
+    run = ScoreCounts() if run is None else run
     _add_evaluators(run, prepared)
     reused_versions = [
         evaluator.scorer.version for evaluator in prepared if reuse_all or evaluator.is_asked
@@ -81,7 +81,7 @@ def score(
     scoring = _Scoring(
         deciders=deciders,
         run=run,
-        batch=ScoreBatch(store, _PAGE),
+        batch=ScoreWriter(store, _PAGE),
         runs=RunScorer(prepared, config.salt),
         yields_passes=yields_passes,
         on_progress=on_progress or (lambda _: None),
@@ -101,7 +101,7 @@ def score(
         store.judge_calls.flush()
 
 
-def _add_evaluators(run: ScoreRun, prepared: Sequence[PreparedEvaluator]) -> None:
+def _add_evaluators(run: ScoreCounts, prepared: Sequence[PreparedEvaluator]) -> None:
     scorers = [evaluator.scorer for evaluator in prepared]
     run.tallies.update({scorer.name: Tally(scorer.name) for scorer in scorers})
     run.versions.update({scorer.name: scorer.version for scorer in scorers})
@@ -112,8 +112,8 @@ class _Scoring:
     """Scores the runs of a store page by page; the fields are as in `score`."""
 
     deciders: Sequence[Decider]
-    run: ScoreRun
-    batch: ScoreBatch
+    run: ScoreCounts
+    batch: ScoreWriter
     runs: RunScorer
     yields_passes: bool
     on_progress: Callable[[int], None]

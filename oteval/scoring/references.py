@@ -141,7 +141,7 @@ class _Dataset(References):
         return reference, "" if reference else f"{self.path.name} has no case {_shown(name)}"
 
 
-class _AnyOf(References):
+class _AcceptedReferences(References):
     """Several accepted references; a run must have all of them."""
 
     def __init__(self, sources: Mapping[str, References]) -> None:
@@ -306,7 +306,7 @@ def references_of(settings: EvaluatorSettings, store: Store | None, base: Path) 
             sources[name] = _references_from(accepted, option.form, store, base, is_whole=is_whole)
         except NotFound as error:
             raise ConfigError(f"reference {name}: {error}") from error
-    return _AnyOf(sources)
+    return _AcceptedReferences(sources)
 
 
 def _source_name(source: ReferenceSource) -> str:

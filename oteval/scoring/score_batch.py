@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from ..model import Score
 from ..store import Store, score_rows
 
-__all__ = ["ScoreBatch"]
+__all__ = ["ScoreWriter"]
 
 _SECONDS = 5.0
 
 
-class ScoreBatch:
+class ScoreWriter:
     """Writes scores to a store in batches, by their positions.
 
     Attributes:

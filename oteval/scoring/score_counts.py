@@ -16,7 +16,7 @@ from .config import Gate
 if TYPE_CHECKING:
     from ..store import Store
 
-__all__ = ["GateResult", "ListOrder", "ScoreRun", "Tally", "check_gates", "worst_first"]
+__all__ = ["GateResult", "ListOrder", "ScoreCounts", "Tally", "check_gates", "worst_first"]
 
 
 @dataclass
@@ -33,7 +33,7 @@ class ListOrder:
 
 
 @dataclass
-class ScoreRun:
+class ScoreCounts:
     """The counts of a scoring, updated while it runs.
 
     Attributes:

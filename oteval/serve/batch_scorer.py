@@ -62,12 +62,12 @@ class EvaluatorBatch:
         places = pa.array(scores, pa.int64())
         rows = self.rows.select(["agent", "conversation_id", "attributes"]).take(places)
         return [
-            (score, _RowRun(row["agent"], row["conversation_id"], restore(row["attributes"])))
+            (score, _EventColumns(row["agent"], row["conversation_id"], restore(row["attributes"])))
             for score, row in zip(scores.values(), rows.to_pylist(), strict=True)
         ]
 
 
-class _RowRun(NamedTuple):
+class _EventColumns(NamedTuple):
     """The columns of a run that an event carries."""
 
     agent: str

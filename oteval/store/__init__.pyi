@@ -71,7 +71,7 @@ from .monitor_rows import (
     learning_rows as learning_rows,
 )
 from .monitors import (
-    MonitorStore as MonitorStore,
+    Monitors as Monitors,
 )
 from .observations import (
     ObservationReader as ObservationReader,

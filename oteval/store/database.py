@@ -25,7 +25,7 @@ from .judge_calls import JudgeCalls
 from .label_queue import LabelQueue
 from .live_state import LiveState
 from .memory import give_memory
-from .monitors import MonitorStore
+from .monitors import Monitors
 from .observations import ObservationReader
 from .outbox import NotificationOutbox
 from .outlines import Outlines
@@ -159,7 +159,7 @@ class Store:
         self.live = LiveState(connection)
         self.observations = ObservationReader(connection, self.trajectories)
         self.run_windows = RunWindows(connection, self.trajectories)
-        self.monitors = MonitorStore(connection)
+        self.monitors = Monitors(connection)
         self.outbox = NotificationOutbox(connection)
         self.deletion = Deletion(connection, self.archive)
         self.audit = AuditLog(connection)

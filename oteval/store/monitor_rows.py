@@ -2,7 +2,7 @@
 
 Each is a row of a table: `StoredMonitor` of ``monitors``, `GroupRow` of ``monitor_groups``,
 `StoredEpisode` of ``monitor_episodes``, `StoredMark` of ``monitor_marks``, and `Notification` of
-``notifications``. `MonitorStore` reads and writes them.
+``notifications``. `Monitors` reads and writes them.
 """
 
 from __future__ import annotations
@@ -257,5 +257,5 @@ GROUP_KEYS = pa.schema([(name, _TEXT) for name in ("monitor", "group", "version"
 
 
 def learning_rows(rows: Mapping[str, Any]) -> pa.Table:
-    """Return columns of observations as the table that `MonitorStore.add_learning` takes."""
+    """Return columns of observations as the table that `Monitors.add_learning` takes."""
     return pa.table(dict(rows), schema=LEARNING)

@@ -37,7 +37,7 @@ from .monitor_rows import (
 from .observations import ReadPosition
 from .query import insert, number, registered, repeated, transaction
 
-__all__ = ["MonitorStore"]
+__all__ = ["Monitors"]
 
 # Versions of a service that were not seen for this time count as deployed again.
 _DEPLOYED_AGAIN_NS = 3600 * 10**9
@@ -52,7 +52,7 @@ _OF_MONITOR = (
 )
 
 
-class MonitorStore:
+class Monitors:
     """The state of monitors in a store."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:

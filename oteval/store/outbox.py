@@ -1,6 +1,6 @@
 """The outbox of monitors' notifications, by rows of the table ``notifications``.
 
-`MonitorStore.queue` appends to it, in the transaction of a check; here, deliveries are noted. A
+`Monitors.queue` appends to it, in the transaction of a check; here, deliveries are noted. A
 notification that its destination refused is due at `NEVER_NS`. Who sends one claims it first, so
 that of two programs that deliver at once only one sends it.
 """

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..base.text import counted
 from ..model import Prices, RunRow, Score, make_prices
-from ..scoring import ScoreRun, Tally, worst_first
+from ..scoring import ScoreCounts, Tally, worst_first
 from .columns import Column, Columns, one_row
 from .marks import legend, score_marks
 from .run_cells import alignment_of, cell_text, head_of
@@ -174,7 +174,7 @@ def tallies_table(tallies: Iterable[Tally]) -> Columns:
     return table
 
 
-def judge_summary(run: ScoreRun) -> str:
+def judge_summary(run: ScoreCounts) -> str:
     """Summarise the calls to language models in one line; "" if there were none.
 
     Args:
@@ -188,7 +188,7 @@ def judge_summary(run: ScoreRun) -> str:
     return ", ".join([*parts, f"${run.cost:.4f}"])
 
 
-def list_order_notes(run: ScoreRun) -> Iterator[str]:
+def list_order_notes(run: ScoreCounts) -> Iterator[str]:
     """Yield a line for each evaluator that failed runs over the order of a list.
 
     Args:

@@ -18,7 +18,7 @@ from oteval.evaluators.checks import Check
 from oteval.evaluators.gates import Tally
 from oteval.model import Message, OutlineRequest, Reference, Score, ToolCall, Trajectory, Usage
 from oteval.model.selection import EVERYTHING
-from oteval.scoring import ScoreRun, decide, evaluation, refresh, score as score_all, score_pages
+from oteval.scoring import ScoreCounts, decide, evaluation, refresh, score as score_all, score_pages
 from oteval.scoring.config import parse_config
 from oteval.scoring.score_counts import ListOrder
 from oteval.scoring.score_pages import ScorePages
@@ -225,7 +225,7 @@ def scored_both_ways(
     config = parse_config(json.dumps({"evaluators": list(rules)}))
 
     def scored() -> Outcome:
-        counts = ScoreRun()
+        counts = ScoreCounts()
         yielded = list(map(said, score_all(store, config, base, run=counts)))
         return Outcome(stored(store), yielded, counts.tallies, counts.list_order)
 
@@ -353,7 +353,7 @@ def test_passes_that_are_not_yielded_are_stored_and_counted(
         {"name": "m", "type": "trajectory_match", "reference": "r.json", "mode": "superset"},
         {"name": "forbidden", "type": "forbidden_tools", "forbidden": ["g"]},
     ]
-    config, counts = parse_config(json.dumps({"evaluators": rules})), ScoreRun()
+    config, counts = parse_config(json.dumps({"evaluators": rules})), ScoreCounts()
 
     yielded = list(score_all(store, config, base, run=counts, yields_passes=False))
 
@@ -385,7 +385,7 @@ def test_stored_verdicts_are_used_again_and_others_decided(store: Store, base: P
     keep(store, run(1, asks(call("f"))), run(2, asks(call("g"))))
     list(score_all(store, config, base))
     keep(store, run(2, asks(call("f"))), run(3, asks(call("f"))))
-    counts = ScoreRun()
+    counts = ScoreCounts()
 
     yielded = list(score_all(store, config, base, run=counts, reuse_all=True))
 

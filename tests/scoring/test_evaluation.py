@@ -12,7 +12,7 @@ from oteval.base.errors import ConfigError
 from oteval.evaluators.functions import code_version, load_function
 from oteval.model import Message, Score
 from oteval.model.selection import Selection
-from oteval.scoring import ScoreRun, check_gates, evaluation, prepare, score as score_all
+from oteval.scoring import ScoreCounts, check_gates, evaluation, prepare, score as score_all
 from oteval.scoring.config import parse_config
 from oteval.store import Store
 
@@ -49,7 +49,7 @@ def scored(
     store: Store,
     base: Path,
     *rules: dict[str, Any],
-    run: ScoreRun | None = None,
+    run: ScoreCounts | None = None,
     selection: Selection = Selection(),  # noqa: B008
     **more: Any,
 ) -> list[Score]:
@@ -533,7 +533,7 @@ def test_pages_of_scores_are_kept_as_they_fill(
 def test_a_run_counts_what_happened(store: Store, tmp_path: Path):
     """Tallies are by evaluator in the configuration's order, also of evaluators without runs."""
     keep(store, run(1, *CONVERSATION), run(2), run(3, Message("user", "x")))
-    counted = ScoreRun()
+    counted = ScoreCounts()
 
     scored(store, tmp_path, rule("b"), rule("a", where={"agent": "none"}), run=counted)
 
@@ -546,7 +546,7 @@ def test_a_run_counts_what_happened(store: Store, tmp_path: Path):
 def test_gates_are_checked_over_a_run(store: Store, tmp_path: Path):
     """A gate depends on the counts of its evaluator; one without scores fails."""
     keep(store, run(1, *CONVERSATION), run(2, Message("user", "x")))
-    counted = ScoreRun()
+    counted = ScoreCounts()
     rules = [rule("half"), rule("none", where={"agent": "none"})]
     gates = [
         {"evaluator": "half", "min_pass_rate": 0.5},

@@ -14,7 +14,7 @@ from oteval.base.errors import ConfigError
 from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.model import Message, Score
 from oteval.reconstruct import reconstruct
-from oteval.scoring import ScoreRun, prepare, score as score_all
+from oteval.scoring import ScoreCounts, prepare, score as score_all
 from oteval.scoring.config import parse_config
 from oteval.store import Store
 
@@ -45,7 +45,7 @@ def config(*rules: dict[str, Any]) -> Any:
 
 
 def scored(
-    store: Store, *rules: dict[str, Any], run: ScoreRun | None = None, again: bool = False
+    store: Store, *rules: dict[str, Any], run: ScoreCounts | None = None, again: bool = False
 ) -> list[Score]:
     """Return the scores of a configuration."""
     return list(score_all(store, config(*rules), Path(), run=run, again=again))
@@ -141,7 +141,7 @@ def test_judged_runs_are_not_judged_again(store: Store, server: Server):
     """A second scoring yields the same scores without a request; `again` asks again."""
     keep(store, *runs(5))
     first = scored(store, rule(server))
-    second_run = ScoreRun()
+    second_run = ScoreCounts()
 
     second = scored(store, rule(server), run=second_run)
 
@@ -175,7 +175,7 @@ def test_answers_are_kept_beyond_the_scores(tmp_path: Path, server: Server):
         keep(store, *runs(3))
         scored(store, rule(server))
     with Store(path) as store:
-        counted = ScoreRun()
+        counted = ScoreCounts()
 
         scores = scored(store, rule(server, name="other"), run=counted)
 
@@ -206,7 +206,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path, serv
     assert 10 <= requests < 40
 
     with Store(path) as store:
-        counted = ScoreRun()
+        counted = ScoreCounts()
         rest = scored(store, judge, run=counted)
 
         assert len(rest) == 40

@@ -46,10 +46,10 @@ class FolderCalls:
         self._read_to: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def of(self, evaluator: str, kind: type[Any], *, again: bool = False) -> _EvaluatorCalls:
+    def of(self, evaluator: str, kind: type[Any], *, again: bool = False) -> _CachedEvaluator:
         """The cache of an evaluator's judges; answers in the folder are always used."""
         del kind, again
-        return _EvaluatorCalls(self, evaluator)
+        return _CachedEvaluator(self, evaluator)
 
     def spent(self, evaluator: str, since_ns: int) -> float:
         """The US dollars that an evaluator's calls cost from a time (ns) on."""
@@ -96,7 +96,7 @@ class FolderCalls:
                     self._answers[call.key] = call
 
 
-class _EvaluatorCalls:
+class _CachedEvaluator:
     """The calls of one evaluator: the cache that its judges use."""
 
     def __init__(self, calls: FolderCalls, evaluator: str) -> None:

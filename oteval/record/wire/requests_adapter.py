@@ -84,7 +84,7 @@ def intercepted_send(
         return send(prepared)
     try:
         library = description_library()
-        call = _InterceptedCall(library, send, prepared)
+        call = _DescribedRequest(library, send, prepared)
     except Exception as error:
         FAULTS.add(error)
         return send(prepared)
@@ -123,7 +123,7 @@ class _NotDescribed(Exception):
     """A response that has arrived cannot be shown to the interceptors. It goes to the agent."""
 
 
-class _InterceptedCall:
+class _DescribedRequest:
     """A request of requests, and the request of httpx that describes it.
 
     Attributes:

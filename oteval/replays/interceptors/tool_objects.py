@@ -177,7 +177,7 @@ _KINDS = (
     ToolKind(
         "DSPy tool", "dspy.adapters.types.tool", "Tool", _is_answered_here("__call__", "acall")
     ),
-    ToolKind("@oteval.tool", "oteval.record.decorators", "_ToolRecorder", _always),
+    ToolKind("@oteval.tool", "oteval.record.decorators", "_DecoratedTool", _always),
 )
 
 

@@ -91,7 +91,7 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class _FunctionEvaluator:
+class _ResultFunction:
     """A function of the user's, or an evaluator that `oteval` created."""
 
     name: str
@@ -209,14 +209,14 @@ def evaluators_of(functions: Iterable[Any]) -> list[RunEvaluator]:
     evaluators: list[RunEvaluator] = []
     names: set[str] = set()
     for function in functions:
-        if isinstance(function, (_ConfiguredEvaluator, _FunctionEvaluator)):
+        if isinstance(function, (_ConfiguredEvaluator, _ResultFunction)):
             evaluator: RunEvaluator = function
             if evaluator.name in names:
                 raise ConfigError(f"two evaluators are called {evaluator.name!r}")
         else:
             name = name_of(function, names)
             arguments = arguments_of(function, _NAMES, _IMPLICIT, name)
-            evaluator = _FunctionEvaluator(name, version_for(function), function, arguments)
+            evaluator = _ResultFunction(name, version_for(function), function, arguments)
         names.add(evaluator.name)
         evaluators.append(evaluator)
     return evaluators

@@ -47,7 +47,7 @@ class _DiffRuns(ToolArguments):
     )
 
 
-class _ComparedSide(NamedTuple):
+class _DiffSide(NamedTuple):
     """A side of the comparison.
 
     Attributes:
@@ -86,14 +86,14 @@ def _diff_runs(workspace: Workspace, arguments: _DiffRuns) -> str:
     return block.text(*lines)
 
 
-def _run_side(store: Store, name: str, earlier: bool) -> _ComparedSide:
+def _run_side(store: Store, name: str, earlier: bool) -> _DiffSide:
     run = store.trajectories.get(name)
     if earlier:
-        return _ComparedSide(f"run {run.id}", run.messages, is_run=True)
-    return _ComparedSide(f"run {run.id}", run.own_messages, run.new_from, is_run=True)
+        return _DiffSide(f"run {run.id}", run.messages, is_run=True)
+    return _DiffSide(f"run {run.id}", run.own_messages, run.new_from, is_run=True)
 
 
-def _other_side(workspace: Workspace, store: Store, arguments: _DiffRuns) -> _ComparedSide:
+def _other_side(workspace: Workspace, store: Store, arguments: _DiffRuns) -> _DiffSide:
     """The side that the run is compared with.
 
     Raises:
@@ -106,7 +106,7 @@ def _other_side(workspace: Workspace, store: Store, arguments: _DiffRuns) -> _Co
         return _run_side(store, arguments.other, arguments.earlier)
     if arguments.reference:
         reference = store.references.get(arguments.reference)
-        return _ComparedSide("the reference", to_messages(list(reference.messages)))
+        return _DiffSide("the reference", to_messages(list(reference.messages)))
     run = store.trajectories.get(arguments.run)
     try:
         _, reference = reference_of_run(
@@ -115,7 +115,7 @@ def _other_side(workspace: Workspace, store: Store, arguments: _DiffRuns) -> _Co
     except (ConfigError, NotFound) as error:
         raise NotFound(f"{error}; give other (a run) or reference (a name)") from error
     name = f"the reference {reference.name} of an evaluator"
-    return _ComparedSide(name, to_messages(list(reference.messages)))
+    return _DiffSide(name, to_messages(list(reference.messages)))
 
 
 def _summary(pairs: Sequence[AlignedPair], first: int | None) -> str:
@@ -131,7 +131,7 @@ def _summary(pairs: Sequence[AlignedPair], first: int | None) -> str:
     return text
 
 
-def _same_calls(left: _ComparedSide, right: _ComparedSide) -> int | None:
+def _same_calls(left: _DiffSide, right: _DiffSide) -> int | None:
     """How many calls are the same at the beginning, or None if all calls are."""
     ours, theirs = _calls(left), _calls(right)
     pairs = zip(ours, theirs, strict=False)
@@ -144,7 +144,7 @@ def _same_calls(left: _ComparedSide, right: _ComparedSide) -> int | None:
     return None if same == len(ours) == len(theirs) else same
 
 
-def _different_calls(left: _ComparedSide, right: _ComparedSide, same: int) -> dict[str, Any]:
+def _different_calls(left: _DiffSide, right: _DiffSide, same: int) -> dict[str, Any]:
     """The row of the first calls that differ."""
     ours, theirs = _calls(left), _calls(right)
     in_another_order = sorted(map(_key, ours)) == sorted(map(_key, theirs))
@@ -159,7 +159,7 @@ def _different_calls(left: _ComparedSide, right: _ComparedSide, same: int) -> di
     )
 
 
-def _row_of_call(pairs: Sequence[AlignedPair], side: _ComparedSide, number: int) -> int | None:
+def _row_of_call(pairs: Sequence[AlignedPair], side: _DiffSide, number: int) -> int | None:
     """The row of the right side's call with a number; None if it has fewer."""
     calls = _calls(side)
     if number >= len(calls):
@@ -176,7 +176,7 @@ def _row_of_call(pairs: Sequence[AlignedPair], side: _ComparedSide, number: int)
     )
 
 
-def _calls(side: _ComparedSide) -> list[ToolCall]:
+def _calls(side: _DiffSide) -> list[ToolCall]:
     return [call for message in side.messages for call in message.tool_calls]
 
 
@@ -197,8 +197,8 @@ def _rows(
     pairs: Sequence[AlignedPair],
     start: int,
     first: int | None,
-    left: _ComparedSide,
-    right: _ComparedSide,
+    left: _DiffSide,
+    right: _DiffSide,
 ) -> int:
     """Add rows of messages to a block, and return the number of the next one; 0 at the end."""
     names = (tool_names(left.messages), tool_names(right.messages))
@@ -216,7 +216,7 @@ def _rows(
 
 
 def _message(
-    at: int | None, side: _ComparedSide, message: Message | None, names: dict[str, str], cut_at: int
+    at: int | None, side: _DiffSide, message: Message | None, names: dict[str, str], cut_at: int
 ) -> Any:
     if message is None:
         return "(no such message)"

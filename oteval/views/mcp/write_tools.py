@@ -21,7 +21,14 @@ from ...base.errors import ConfigError, InputError, NotFound
 from ...base.files import caller_umask
 from ...base.text import counted
 from ...model import Score
-from ...scoring import Config, ScoreRun, Tally, check_gates, require_evaluators, score as score_all
+from ...scoring import (
+    Config,
+    ScoreCounts,
+    Tally,
+    check_gates,
+    require_evaluators,
+    score as score_all,
+)
 from ...store import Store
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments, as_list
 from .results import DataBlock
@@ -52,7 +59,7 @@ class _ScoreRuns(RunFilters):
 def _score_runs(workspace: Workspace, arguments: _ScoreRuns) -> str:
     config = _with_evaluators(workspace.config(), arguments.evaluator, workspace.config_path)
     selection = replace(arguments.selection(), ids=tuple(arguments.runs), limit=arguments.count)
-    run = ScoreRun()
+    run = ScoreCounts()
     with (
         workspace.store() as store,
         closing(

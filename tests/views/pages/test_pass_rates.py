@@ -10,7 +10,7 @@ import pytest
 from oteval import evaluate
 from oteval.evaluators.stats import pass_rate
 from oteval.model.selection import EVERYTHING
-from oteval.scoring import ScoreRun, variants
+from oteval.scoring import ScoreCounts, variants
 from oteval.store import Store
 from oteval.views.mcp.workspace import Workspace
 from oteval.views.report import ReportOptions, build_stored, from_keys
@@ -75,7 +75,7 @@ def test_reports_and_the_terminal_show_it(path: Path):
         items = from_keys(store, selected.worst(9))
         [summary] = build_stored(selected, items, ReportOptions()).evaluators
         [variant] = variants(store).rows
-        scored = ScoreRun()
+        scored = ScoreCounts()
         scored.add_stored(store)
 
     assert (summary.pass_rate, summary.low, summary.high) == RATE

@@ -170,7 +170,7 @@ def failing(error: BaseException) -> Callable[..., None]:
     return fail
 
 
-@pytest.mark.parametrize("place", ["load_files", "refresh", "store_in_turn"])
+@pytest.mark.parametrize("place", ["load_files", "refresh_runs", "store_in_turn"])
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), RuntimeError("Query interrupted")], ids=["Python", "DuckDB"]
 )

@@ -26,12 +26,6 @@ _OTHERS = (
     "examples/extending.md",
 )
 PAGES = [*(ROOT / name for name in _OTHERS), *sorted(DOCS.rglob("*.md"))]
-# Pages that are being written: the navigation and links may name them before they are there.
-PLANNED = {
-    path
-    for path in (DOCS / "tutorials" / "trust-my-judge.md", DOCS / "explanation" / "concepts.md")
-    if not path.exists()
-}
 GUIDES = [
     page
     for page in PAGES
@@ -73,7 +67,7 @@ def outside_navigation() -> set[str]:
     Decisions have a page of contents, which is in the navigation in their place.
     """
     names = Counter(navigation())
-    expected = {name_of(page) for page in (*PAGES, *PLANNED) if page.parent != DECISIONS}
+    expected = {name_of(page) for page in PAGES if page.parent != DECISIONS}
     expected.add(name_of(DECISIONS / "README.md"))
     return (expected ^ names.keys()) | {name for name in names if names[name] > 1}
 
@@ -92,8 +86,7 @@ def links(page: Path) -> Iterator[tuple[Path, str]]:
         if not re.match(r"[a-z]+:", link):
             name, _, anchor = unquote(link).partition("#")
             target = (page.parent / name).resolve() if name else page
-            if target not in PLANNED:
-                yield target, anchor
+            yield target, anchor
 
 
 def anchors(page: Path) -> set[str]:

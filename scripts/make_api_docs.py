@@ -10,6 +10,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import oteval
@@ -30,6 +31,7 @@ _TOPICS = {
     "record": "Recording",
     "replays": "Replays",
     "serve": "In the process",
+    "extras": "Spark",
     "base": "Errors",
     "extras": "Extras",
 }
@@ -73,6 +75,8 @@ def _entry(name: str) -> str:
         parts.append(_markdown(inspect.getdoc(value) or ""))
     else:
         parts.append(f"The type `{_type(value)}`.\n")
+    if inspect.ismodule(value):
+        parts.append("".join(_members(value)))
     if inspect.isclass(value) and (methods := "".join(_methods(value))):
         parts.append(f"**Methods and properties:**\n\n{methods}")
     return "\n".join(parts)
@@ -123,6 +127,16 @@ def _methods(value: type) -> Iterator[str]:
         elif inspect.isfunction(function):
             call = re.sub(r"^\((self|cls)(, )?", "(", _parameters(function))
             yield f"- `{name}{call}`: {_summary(text)}\n"
+
+
+def _members(module: ModuleType) -> Iterator[str]:
+    """Yield a line for each public function and class of a module."""
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isfunction(value):
+            yield f"- `{name}{_parameters(value)}`: {_summary(inspect.getdoc(value) or '')}\n"
+        elif inspect.isclass(value):
+            yield f"- `{name}`: {_summary(inspect.getdoc(value) or '')}\n"
 
 
 def _summary(docstring: str) -> str:

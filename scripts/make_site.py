@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from scripts.documentation import DOCS, PAGES, PLANNED, ROOT, links, outside_navigation
+from scripts.documentation import DOCS, PAGES, ROOT, links, outside_navigation
 
 BUILD = ROOT / "build"
 
@@ -27,10 +27,6 @@ def gather(folder: Path) -> None:
         copy = source / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
-    for path in PLANNED:
-        copy = source / path.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(f"# {path.stem}\n\nThis page is being written.\n", "utf-8")
     shutil.copy(DOCS / "zensical.toml", folder)
 
 

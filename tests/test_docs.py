@@ -21,7 +21,6 @@ from scripts.documentation import (
     DOCS,
     GUIDES,
     PAGES,
-    PLANNED,
     ROOT,
     anchors,
     blocks,
@@ -111,8 +110,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
     decisions = {target for target, _ in links(DECISIONS / "README.md")}
 
     assert outside_navigation() == set()
-    planned = set(map(name_of, PLANNED))
-    assert set(navigation()) <= contents | planned | {"README.md", "docs/README.md"}
+    assert set(navigation()) <= contents | {"README.md", "docs/README.md"}
     assert decisions == {*DECISIONS.glob("*.md")} - {DECISIONS / "README.md"}
 
 

@@ -15,20 +15,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FRAMEWORKS = ROOT / "tests" / "replays" / "framework_agents" / "frameworks.json"
 _TESTS = ("pytest>=8.3", "pytest-asyncio>=0.25", "pytest-timeout>=2.4")
-# Strands and ADK pin older releases of OpenTelemetry than oteval's extras ask for.
-_OVERRIDES = (
-    "opentelemetry-exporter-otlp>=1.30",
-    "opentelemetry-instrumentation-httpx>=0.60b0",
-    "opentelemetry-instrumentation-requests>=0.60b0",
-    "opentelemetry-sdk>=1.30",
-)
 
 
 def install(folder: Path) -> None:
     """Install the environments that are missing."""
     folder.mkdir(exist_ok=True)
-    overrides = folder / "overrides.txt"
-    overrides.write_text("\n".join(_OVERRIDES))
     for name, framework in json.loads(FRAMEWORKS.read_text("utf-8")).items():
         environment = folder / name
         if (environment / "installed").exists():
@@ -36,7 +27,7 @@ def install(folder: Path) -> None:
         packages = [package.replace("oteval", f"{ROOT}", 1) for package in framework["packages"]]
         editable, others = packages[0], packages[1:]
         uv = [sys.executable, "-m", "uv"]
-        target = ["--python", str(environment / "bin" / "python"), "--override", str(overrides)]
+        target = ["--python", str(environment)]
         install_all = [*uv, "pip", "install", "-q", *target, "-e", editable, *others, *_TESTS]
         venv = [*uv, "venv", "-q", "--clear", "--python", sys.executable, str(environment)]
         try:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 
 import pytest
@@ -11,7 +13,10 @@ import oteval
 
 from .make import ROOT
 
-HEAVY = ("pyarrow", "duckdb", "pydantic", "click", "rich", "yaml", "langchain_core", "grpc")
+HEAVY = (
+    *("pyarrow", "duckdb", "pydantic", "click", "rich", "yaml", "langchain_core", "grpc", "re2"),
+    *("numpy", "opentelemetry.sdk", "prometheus_client", "requests", "starlette", "uvicorn"),
+)
 
 
 def test_all_names_are_importable():
@@ -81,3 +86,20 @@ def loaded(code: str) -> set[str]:
 def test_importing_is_cheap(code: str, heavy: tuple[str, ...]):
     """Importing the package, or a matcher from it, loads nothing that is slow to import."""
     assert not loaded(code) & set(heavy)
+
+
+def test_every_extra_that_is_named_brings_something():
+    """Messages and pages name no extra that is not there, or that the core has made empty."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    useful = {name for name, packages in extras.items() if packages}
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("collector/**/*")]
+    files = [*ROOT.glob("oteval/**/*.py"), *(path for path in pages if path.is_file())]
+
+    for path in files:
+        for names in re.findall(
+            r"\boteval\[([a-z][a-z, -]*)\]", path.read_text("utf-8", "replace")
+        ):
+            unknown = {name.strip() for name in names.split(",")} - useful
+            assert not unknown, path

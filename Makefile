@@ -261,7 +261,7 @@ $(BACKENDS_STAMP): | $(STAMP)
 $(SPARK_STAMP): $(STAMP)
 	$(ENVIRONMENT) $(SPARK)
 	$(INSTALL) $(SPARK) --require-hashes -r requirements.lock
-	$(INSTALL) $(SPARK) 'pyspark>=4.1,<5' 'pandas>=2.2,<3'
+	$(INSTALL) $(SPARK) 'pyspark>=4.1,<5' 'pandas>=2.2'
 	$(INSTALL) $(SPARK) $(OTEVAL)
 	touch $@
 

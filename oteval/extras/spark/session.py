@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -73,6 +74,8 @@ def spark_session(
         raise InputError(
             "--engine spark needs PySpark: pip install 'oteval[spark]', and Java 17 or later"
         ) from None
+    # oteval gives PySpark Arrow batches only, never pandas objects.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     settings = settings or {}
     address = master or "Spark"
     try:

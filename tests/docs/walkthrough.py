@@ -31,7 +31,7 @@ from ..make import ROOT
 __all__ = ["Command", "File", "Walkthrough", "parts"]
 
 WIDTH = "100"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 _PART = re.compile(
     r"^`(?P<name>[\w./-]+)`:\n\n```(?P<kind>\w+)\n(?P<text>.*?)^```$"

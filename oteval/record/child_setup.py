@@ -32,7 +32,7 @@ def start(settings: Mapping[str, Any]) -> None:
             to create if spans are lost.
 
     Raises:
-        OtevalError: Nothing is recorded; the message says why.
+        OtevalError: Nothing is recorded; the message has the reason.
     """
     _join_invocation(settings.get("invocation", ""))
     recordings: list[Instrumentation] = []
@@ -53,7 +53,7 @@ def start(settings: Mapping[str, Any]) -> None:
 
 
 def _join_invocation(invocation: str) -> None:
-    # Without the SDK nothing is recorded, which `instrument` says.
+    # Without the SDK nothing is recorded; `instrument` reports it.
     with suppress(ImportError):
         from .providers import join_invocation
 

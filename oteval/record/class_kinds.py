@@ -1,6 +1,6 @@
 """The kinds of values that are instances of classes: enums, dataclasses, models, exceptions.
 
-A recording names the class of such a value, and holds its state. The value is built without calling
+A recording has the class of such a value by name, and its state. The value is built without calling
 any code of the class: an empty instance, then its attributes. Where the class no longer has the
 recorded fields or members, the value is not restored.
 """
@@ -346,7 +346,7 @@ def _decoded_error(payload: Any, decoder: Decoder) -> BaseException:
     return error
 
 
-# pydantic builds its error itself; it has no arguments that tell it.
+# pydantic builds its error itself: the error has no arguments.
 
 
 def _is_validation_error(cls: type) -> bool:

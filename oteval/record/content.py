@@ -58,7 +58,7 @@ def redact_content(rules: Iterable[RedactionRule]) -> None:
     On export they are JSON text, in which only the patterns of rules apply.
 
     Args:
-        rules: The rules, which are added to those of earlier calls.
+        rules: The rules, in addition to those of earlier calls.
     """
     global _rules, _redactor
     _rules += tuple(RedactionRule(rule.keys, None, rule.replace) for rule in rules if rule.keys)

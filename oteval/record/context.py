@@ -1,7 +1,7 @@
-"""Context: conversations, the call that a tool runs for, and the span across threads and processes.
+"""Context: conversations, the call that a tool runs for, and the span across processes.
 
-Everything is kept in context variables, where OpenTelemetry keeps the current span. asyncio copies
-them for each task. `carry_context` makes threads, executors and child processes do the same.
+Everything is in context variables, where OpenTelemetry has the current span. asyncio copies them
+for each task. `carry_context` makes threads, executors and child processes do the same.
 """
 
 from __future__ import annotations
@@ -259,8 +259,8 @@ def _propagator() -> Any:
 def running_thread() -> str:
     """A label of the running thread and task, unique on this machine.
 
-    It ends in ``-main`` for the main thread, and for the first task of the process: the one that
-    ``asyncio.run`` makes, which starts the others. A task has ``-task-`` in it.
+    It ends in ``-main`` for the main thread, and for the first task of the process, which
+    ``asyncio.run`` creates. A task has ``-task-`` in it.
     """
     label = f"{os.getpid()}-{threading.get_ident():x}"
     task = _running_task()

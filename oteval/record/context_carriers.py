@@ -9,7 +9,7 @@ pool would begin new traces. `carry_context` patches:
 - `ProcessPoolExecutor.submit` and `multiprocessing.Process.start`,
 - `subprocess.Popen`, where the child inherits the environment: it gets ``TRACEPARENT``.
 
-Threads get a copy of all context variables, also those of replays and of `oteval.capture`.
+Threads get a copy of all context variables, including replays and `oteval.capture`.
 Processes get the current span and the baggage. `opentelemetry-instrumentation-threading` may be on
 as well.
 """

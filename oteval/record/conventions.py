@@ -1,8 +1,8 @@
 """The current GenAI semantic conventions: names of spans and attributes, and the form of values.
 
-This module alone knows them; the decorators and `model_call` hand it plain values. The conventions
-are in Development (https://github.com/open-telemetry/semantic-conventions-genai): when they change,
-this module does.
+This module alone knows them; the decorators and `model_call` pass plain values to it. The
+conventions are in Development (https://github.com/open-telemetry/semantic-conventions-genai): when
+they change, this module does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Destinations of an export: an OTLP endpoint, a file of OTLP/JSON lines, or a database."""
+"""Destinations of an export: an OTLP endpoint, a file of OTLP/JSON lines, or a database.
+
+Several processes may write to one file: each batch is appended as a whole, under a lock. In a
+compressed file, each batch is a separate gzip member, so that the file can be read at any time.
+A database has one writing process.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +37,7 @@ class Destination(NamedTuple):
 
     Attributes:
         kind: "otlp", "file" or "database".
-        name: The URL or the absolute path, for messages and to tell destinations apart.
+        name: The URL or the absolute path, for messages and to distinguish destinations.
         address: The base URL of an endpoint, None for that of the environment; else the path.
     """
 
@@ -167,7 +172,7 @@ class DatabaseExporter:
         """Open the database.
 
         Raises:
-            StoreError: The database cannot be used; the subclass says why.
+            StoreError: The database cannot be used; see the subclass.
         """
         # Imported here, as it brings DuckDB along.
         from ..serve import InProcess

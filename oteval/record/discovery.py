@@ -64,7 +64,7 @@ def instrument_libraries(
         libraries: Names of the libraries, None for all that are installed. ``NAME=DISTRIBUTION``
             prefers an instrumentation, such as
             ``langchain=openinference-instrumentation-langchain``.
-        capture_content: Whether spans hold the content of messages. Variables that are set in the
+        capture_content: Whether spans have the content of messages. Variables that are set in the
             environment win.
         tracer_provider: Where the spans go.
         logger_provider: Where log records go.
@@ -235,7 +235,7 @@ def _watch_imports() -> None:
 def _turn_on_postponed() -> None:
     """Turn on the instrumentations whose libraries were imported, one after the other.
 
-    Importing an instrumentation imports libraries, whose turn comes when it is done. A thread that
+    Importing an instrumentation imports libraries, which are turned on after it. A thread that
     finds another one at work leaves its library to it: waiting inside an import could deadlock. An
     instrumentation that the agent's code is importing at this moment waits for the next import.
     """

@@ -69,7 +69,7 @@ class CodeExchange:
     Attributes:
         code: The own code of the functions that have it.
         function: The function as it was; None if a function makes new ones with the code.
-        give_back: Gives the function, or the one that makes it, its own code back.
+        give_back: Gives the function, or the function that makes it, its own code back.
         handlers: Answer the calls.
         observers: Watch the calls that no handler answers.
     """
@@ -122,7 +122,7 @@ class CodeExchange:
 exchange_lock = threading.RLock()
 """Held from an exchange until it has a handler or an observer: without one, it is undone."""
 
-# Keys of this process: a function that comes from another one by value has the key of that one.
+# Keys of this process: a function from another process, sent by value, has a key of that one.
 _prefix = uuid4().hex
 _numbers = itertools.count()
 _exchanges: dict[str, CodeExchange] = {}

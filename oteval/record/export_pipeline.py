@@ -2,7 +2,13 @@
 
 The agent's threads only append to the queue. A span that does not fit is dropped and counted: the
 agent never waits. The queue is bounded in bytes as well as in items, because a span of an agent may
-hold a whole conversation.
+have a whole conversation.
+
+A signal's handler runs in the main thread, between any two steps of it. If the main thread has a
+lock just then, a handler that needs the lock would wait forever. `SECTION` marks the short sections
+in which the main thread has locks; a handler defers itself to the end of the section. A forked
+child is in such a section until it has renewed its locks: other threads, which are not in the
+child, may have had them.
 """
 
 from __future__ import annotations
@@ -58,7 +64,7 @@ class CriticalSection:
             action()
 
     def leave_in_child(self) -> None:
-        """Leave all sections in a forked child, whose only thread is the one that forked."""
+        """Leave all sections in a forked child, whose only thread is the forking one."""
         self._depth = 0
         self._main = threading.get_ident()
         self._pid = os.getpid()
@@ -209,7 +215,7 @@ class ExportPipeline:
 
     def _reset(self) -> None:
         # Reentrant: the garbage collector may run at any step, and end spans of abandoned
-        # generators or exchanges of abandoned responses while this thread holds the lock.
+        # generators or exchanges of abandoned responses while this thread has the lock.
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._queue: deque[Exportable] = deque()

@@ -1,7 +1,7 @@
 """Faults of the instrumentation itself: counted, and logged once per step, never raised.
 
 An agent must not notice that its spans cannot be written. Each step that records runs inside of
-`guarded`, and `fault_counts` says afterwards how often something went wrong.
+`guarded`, and `fault_counts` has the number of failures of each step.
 """
 
 from __future__ import annotations

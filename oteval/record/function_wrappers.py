@@ -25,7 +25,7 @@ from .value_kinds import Awaited, Generated
 
 __all__ = ["Begin", "Invocation", "function_name", "with_invocation", "wrap"]
 
-# Of the chunks of a generator, no more than these are kept for the span.
+# The most chunks of a generator that its span has.
 _MAX_CHUNKS = 100_000
 
 
@@ -166,7 +166,7 @@ def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     """
     wrapper = with_invocation(function, begin)
     wrapper.__name__ = wrapper.__qualname__ = function_name(function)
-    # An object's attributes are not those of a function.
+    # A callable object has other attributes than a function.
     if not inspect.isroutine(function):
         return functools.update_wrapper(wrapper, function, updated=())
     functools.update_wrapper(wrapper, function)

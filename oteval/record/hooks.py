@@ -3,6 +3,11 @@
 `@oteval.tool` and the adapters of frameworks ask `current_tool_hook` before they run a tool. A hook
 belongs to the context in which it was set (`contextvars`), so that several replays can run in one
 process. A thread that was started without that context uses the only hook that is set.
+
+A recording has the results that `@oteval.tool` has seen with their types. It has other results as
+text, but the agent's code expects a value of the tool's return type: pydantic reads the text by the
+return annotation. Without an annotation, text that is JSON as `oteval.tool` writes it becomes the
+value, and all other text stays text.
 """
 
 from __future__ import annotations
@@ -186,7 +191,7 @@ def adopt_tool_hook(token: SetHook | None) -> SetHook | None:
 
 
 def reset_tool_hook(token: SetHook) -> None:
-    """Remove a hook; the one before it in this context is back in force. Safe to repeat.
+    """Remove a hook, and restore the previous hook of this context. Safe to repeat.
 
     Args:
         token: The token that `set_tool_hook` returned.
@@ -325,7 +330,7 @@ def _restored(text: str, function: Callable[..., Any]) -> Any:
 
 
 def _structured(text: str) -> Any:
-    """Read JSON text in the form in which results are written; other text stays text."""
+    """Read JSON text as `oteval.tool` writes it; other text stays text."""
     if text[:1] not in ("{", "["):
         return text
     try:

@@ -1,7 +1,7 @@
-"""The packages that are installed, without importing or reading them.
+"""The installed packages, and the instrumentations that fit them, without importing either.
 
 Reading the metadata of every package takes a tenth of a second in a usual environment; the names of
-the folders that hold the metadata say the same in a hundredth.
+the folders with the metadata give the same in a hundredth.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def choose(
         package for package in library.instrumentations if package.distribution in versions
     ]
     refusals = {package: _refusal(package, library, versions) for package in installed}
-    # One whose spans are complete only with another library's comes last where that is missing.
+    # An instrumentation that needs another library's spans is last where they are missing.
     fitting = sorted(
         (package for package in installed if not refusals[package]),
         key=lambda package: (

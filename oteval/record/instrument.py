@@ -161,7 +161,7 @@ def instrument(
         _ACTIVE[destination.name] = handle
         with guarded("turning on the instrumentations"):
             _turn_on(providers, libraries, capture_content=capture_content)
-        # Requests and responses hold the content of messages.
+        # Requests and responses have the content of messages.
         if record_http and capture_content:
             with guarded("recording HTTP exchanges"):
                 _record_http(providers)

@@ -40,7 +40,7 @@ class ChildSettings:
 
     Attributes:
         to: The destination of their traces: a URL or a file; "" for the folder.
-        folder: The folder, in which each process has a file.
+        folder: The folder with a file for each process.
         prefix: The beginning of the names of these files.
         service: The name of the service; "" leaves it to the environment.
         capture_content: Whether messages and arguments are recorded.

@@ -76,7 +76,7 @@ class Library:
         own: The spans that it writes by itself.
         is_client: Whether it sends requests to models. Where a framework's span of the same call
             lies around it, the call is recorded once.
-        variables: Environment variables without which the spans hold no content.
+        variables: Environment variables without which the spans have no content.
         methods: Methods that instrumentations wrap, as ``module:Class.method``.
         extra: The extra of oteval that brings the instrumentation.
     """

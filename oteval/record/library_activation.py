@@ -1,4 +1,11 @@
-"""The instrumentation of one library: on when it is imported, off where another one is on."""
+"""The instrumentation of one library: on when it is imported, off where another one is on.
+
+The agent's own code may turn on other instrumentations, before or after oteval's. OpenLLMetry,
+OpenLIT and most others build on OpenTelemetry's class ``BaseInstrumentor``; each instrumentor names
+the packages that it instruments. Logfire and Langfuse mark or wrap the methods of the clients.
+Datadog, Sentry and others wrap methods too, but write no OpenTelemetry spans: beside them oteval's
+instrumentation stays on.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +45,7 @@ class LibraryState:
         status: ``on``; ``waiting`` until the agent imports the library; or ``off``.
         by: The recorder of the calls: a distribution with its version, the library itself, or the
             instrumentor that the agent's own code turned on.
-        reason: Why it is off, or a limit of the spans; "" if there is nothing to say.
+        reason: Why it is off, or a limit of the spans; or "".
         remedy: The command that would turn it on.
     """
 
@@ -57,7 +64,7 @@ class SpanTargets:
     Attributes:
         tracer_provider: The provider of tracers.
         logger_provider: The provider of loggers.
-        capture_content: Whether spans hold the content of messages.
+        capture_content: Whether spans have the content of messages.
         on_provider: Called with the tracer provider that the agent's code gives to another
             instrumentation.
     """

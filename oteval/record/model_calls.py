@@ -3,7 +3,7 @@
     with oteval.model_call(model="m", messages=messages) as call:
         response = call.answer(client.complete(messages))
 
-The messages and the answer may be those of OpenAI's or Anthropic's libraries, dicts, or texts.
+The messages and the answer may be objects of OpenAI's or Anthropic's libraries, dicts, or texts.
 """
 
 from __future__ import annotations
@@ -192,11 +192,11 @@ class CallOfModel:
         reasoning_tokens: int | None = None,
         cache_write_tokens: int | None = None,
     ) -> None:
-        """Record tokens that the answer does not tell.
+        """Record tokens that the answer lacks.
 
         Args:
             input_tokens: The input tokens, with cached ones.
-            output_tokens: The output tokens, with those of reasoning.
+            output_tokens: The output tokens, including reasoning.
             cached_tokens: The input tokens read from a cache.
             reasoning_tokens: The output tokens of reasoning.
             cache_write_tokens: The input tokens written to a cache.
@@ -207,7 +207,7 @@ class CallOfModel:
         self._record(lambda: conventions.token_attributes(tokens), "usage")
 
     def finish_reason(self, reason: str) -> None:
-        """Record why the model stopped, where the answer does not tell.
+        """Record why the model stopped, if the answer lacks it.
 
         Args:
             reason: Such as ``stop``, ``tool_calls`` or ``length``.

@@ -2,7 +2,7 @@
 
 The exporters read the environment variables OTEL_EXPORTER_OTLP_* for headers, certificates,
 compression and timeouts, and retry for up to their timeout. They report errors by logging each of
-them. Here, the messages of exports by oteval are kept as the reason of the failure instead.
+them. Here, the messages of exports by oteval become the reason of the failure instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GRPC_SCHEMES = ("grpc", "grpcs")
 _SIGNALS = ("traces", "logs")
 # Answers of endpoints that have traces only: no such address, no such method, not implemented.
 _NO_SUCH_SIGNAL = re.compile(r"code: (?:404|405|501)\b|UNIMPLEMENTED")
-# A request was sent, but its answer did not come: the endpoint may have stored it.
+# A request was sent, and not answered: the endpoint may have stored it.
 _NO_ANSWER = re.compile(r"(?i)read timed out|ReadTimeout|DEADLINE_EXCEEDED")
 # Refused for its size: HTTP's status, gRPC's, and the exporters' own check.
 _TOO_LARGE = ("413", "RESOURCE_EXHAUSTED", "exceeds max_request_size")
@@ -95,7 +95,7 @@ class OtlpExporter:
         spans, logs = self._exporters
         failed = unknown = untaken = 0
         reason = ""
-        with self._messages.kept():
+        with self._messages.collected():
             for exporter, is_log in ((spans, False), (logs, True)):
                 items = [exportable.item for exportable in batch if exportable.is_log is is_log]
                 if is_log and self._takes_no_logs:
@@ -116,7 +116,7 @@ class OtlpExporter:
 
     def close(self) -> None:
         """Shut the exporters down, which aborts their retries."""
-        with self._messages.kept():
+        with self._messages.collected():
             for exporter in self._exporters or ():
                 exporter.shutdown()
 
@@ -187,7 +187,7 @@ class _ExporterMessages(logging.Filter):
             logging.getLogger(name).addFilter(self)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def collected(self) -> Iterator[None]:
         """Keep the messages of this thread instead of logging them."""
         self._threads.add(threading.get_ident())
         try:
@@ -201,7 +201,7 @@ class _ExporterMessages(logging.Filter):
             return True
         text = record.getMessage()
         if record.levelno >= logging.ERROR:
-            # The exporter's last message says only that it gave up; the one before says why.
+            # The exporter's last message is only that it gave up; the previous one has the reason.
             is_vague = "due to timeout, max retries or shutdown" in text
             self.reason = self.reason if is_vague and self.reason else _shortened(text)
         elif record.levelno >= logging.WARNING and record.args and "Transient" in text:

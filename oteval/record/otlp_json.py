@@ -1,6 +1,6 @@
 """Ended spans and log records of OpenTelemetry's SDK as OTLP/JSON: one request per line.
 
-A line holds spans or log records that share a resource and a scope, in the JSON encoding of OTLP's
+A line has spans or log records that share a resource and a scope, in the JSON encoding of OTLP's
 export requests: ids in hexadecimal, 64-bit integers as text.
 """
 

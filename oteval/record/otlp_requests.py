@@ -100,11 +100,11 @@ def _counts_exports() -> bool:
 def _fill(
     resources: Any, name: str, items: Sequence[Any], fill: Callable[[Any, Any], None]
 ) -> None:
-    """Add spans or log records, those of a resource and scope together.
+    """Add spans or log records, grouped by resource and scope.
 
     Args:
         resources: The list of the request.
-        name: The field of the spans or log records in those of a scope.
+        name: The field of the spans or log records in a scope's message.
         items: The spans or log records.
         fill: Fills a message from one of them.
     """

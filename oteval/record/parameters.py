@@ -1,4 +1,8 @@
-"""Arguments of decorated functions by name, and the one of them that is an agent's question."""
+"""Arguments of calls by name: an agent's question, and the call that a model has asked for.
+
+A loop gives the model's arguments to its functions in several ways: by name, as one dict, as JSON,
+beside others that the agent adds, or converted, as in ``refund(int(arguments["order"]))``.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,11 @@ __all__ = [
     "Parameters",
     "agent_input",
     "argument_forms",
-    "is_asked_call",
+    "is_requested_call",
 ]
 
 _BOUND = ("self", "cls")
-# Parameters that usually hold the question, in the order of preference.
+# Parameters that usually have the question, in the order of preference.
 _QUESTIONS = (
     *("question", "prompt", "query", "message", "user_message", "user_input", "user_prompt"),
     *("input", "text", "task", "request"),
@@ -30,7 +34,7 @@ class Parameters:
     """The parameters of a function; binding arguments to them never fails.
 
     Args:
-        function: The function. Where Python cannot tell its signature, positional arguments are
+        function: The function. Without a signature, positional arguments are
             called ``args``.
     """
 
@@ -82,7 +86,7 @@ def agent_input(
 
     Args:
         selector: The name of a parameter, or a function that is called with the same arguments. By
-            default messages come first, then a text in a parameter with a usual name, then any
+            default messages are first, then a text in a parameter with a usual name, then any
             text, then all arguments.
         parameters: The parameters of the agent's function.
         args: The positional arguments.
@@ -104,7 +108,7 @@ def agent_input(
 
 
 def argument_forms(arguments: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of a call, then those that one of them holds as an object or as JSON.
+    """Yield the arguments of a call, then those inside of one of them, as an object or as JSON.
 
     Args:
         arguments: The arguments by name.
@@ -123,7 +127,7 @@ def argument_forms(arguments: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 yield parsed
 
 
-def is_asked_call(requested: Any, arguments: Mapping[str, Any]) -> bool:
+def is_requested_call(requested: Any, arguments: Mapping[str, Any]) -> bool:
     """Whether a call has the arguments that a model has asked for, and maybe others.
 
     Args:

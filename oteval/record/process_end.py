@@ -11,7 +11,7 @@
 - A forked child starts anew: the parent exports the spans that it had queued.
 
 SIGKILL, and an ``os._exit`` that was imported by name before, lose the spans that still wait, at
-most those of the last half second.
+most the spans of the last half second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processors of OpenTelemetry's SDK that hand spans and log records to an export pipeline.
+"""Processors of OpenTelemetry's SDK that queue spans and log records in an export pipeline.
 
 They run in the agent's threads, so they only estimate sizes and append to a queue. Redaction and
 encoding happen in the pipeline's thread.
@@ -81,7 +81,7 @@ class LogExportProcessor(_Queueing, LogRecordProcessor):
         """Queue a log record with a copy of its body, which its emitter may change later."""
         try:
             record = copy.copy(log_record.log_record)
-            # A context may hold large objects of the agent.
+            # A context may have large objects of the agent.
             record.context = None
             if record.event_name == EVENT_NAME:
                 # The recorder made the body for this record; to copy it costs as much as to redact.

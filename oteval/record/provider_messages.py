@@ -1,7 +1,11 @@
-"""Messages of any provider in the form of OpenTelemetry's GenAI conventions: roles and parts.
+"""Messages and answers of any provider in the form of OpenTelemetry's GenAI conventions.
 
-They are read and written by `oteval.messages`, as dicts or as objects of the providers' libraries.
-A part of an unknown kind stays as it is.
+Messages are read and written by `oteval.messages`, as dicts or as objects of the providers'
+libraries. A part of an unknown kind stays as it is.
+
+`read_answer` reads a response of OpenAI's chat completions or Responses API, of Anthropic's
+Messages API, a message of LangChain, a message as a dict, or a text. `AnswerStream` puts the same
+together from the chunks of a stream.
 """
 
 from __future__ import annotations

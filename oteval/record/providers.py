@@ -3,6 +3,17 @@
 An agent may set its provider only after oteval has set up one: under `oteval run`, for example.
 OpenTelemetry would ignore the agent's provider then. Here it takes the place of oteval's, gets its
 processors, and receives also the spans of tracers that were created before.
+
+Everything that an invocation records has its id as the resource attribute
+``oteval.invocation.id``: the spans and HTTP exchanges of all its processes, in whatever trace they
+are, and of whichever tracer provider. An invocation is one process tree of `oteval run`, which
+gives the id to its children; or else one process with its forks. Requests outside of the agent's
+trace, such as one at import, can so be found beside the rest.
+
+Pydantic AI writes a span for each model call, and the client that it calls is instrumented too,
+because an agent may also call it directly. The instrumentations of clients get a provider that
+starts no span inside another instrumentation's span of a model call. Other spans in that context,
+such as the HTTP request's, belong to the framework's span.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Redact ended spans and log records of OpenTelemetry's SDK before they are exported.
 
-Rules apply to everything in which an agent or an instrumentation can write text: names, attributes,
-events, links, status messages, log bodies, and the attributes of resources and scopes.
+Rules apply to all text that an agent or an instrumentation can write: names, attributes, events,
+links, status messages, log bodies, and the attributes of resources and scopes.
 
-Without a rule, everything loses secrets as recorded HTTP exchanges do: tools print keys, clients
-put them into URLs, and servers quote them in errors. Most spans have none; one search over all of
-their texts shows it.
+Secrets are removed without any rule, as in recorded HTTP exchanges: tools print keys, clients put
+them into URLs, and servers quote them in errors. A secret is recognised by the name of its
+attribute, by names inside of its text, by its form, or because the process has it in its
+environment or has sent it as a credential. Most spans have none; one search over all of their texts
+shows it.
 """
 
 from __future__ import annotations
@@ -329,10 +331,10 @@ class _RedactedSpan(ReadableSpan):
 
     @property
     def dropped_events(self) -> int:
-        """The number of events that the span could not hold."""
+        """The number of events beyond the limit of the span."""
         return self._dropped[0]
 
     @property
     def dropped_links(self) -> int:
-        """The number of links that the span could not hold."""
+        """The number of links beyond the limit of the span."""
         return self._dropped[1]

@@ -3,9 +3,15 @@
 A hand-written loop calls plain functions. A recording finds the function of a tool among the
 agent's own code and watches it, and a replay answers it, see `exchanged_code`.
 
-A function is that of a tool if it has the tool's name, or if a dict has it under that name, as the
-tables do from which loops call their tools. Functions of Python's library, of installed packages
-and of oteval are left alone.
+A function runs a tool if it has the tool's name, or if a dict has it under that name, as the tables
+do from which loops call their tools. Functions of Python's library, of installed packages and of
+oteval are left alone.
+
+The search must not disturb other threads. ``gc.get_objects`` also returns tuples that another
+thread is still making. While anyone else has a reference to such a tuple, it cannot grow, and
+``tuple(...)`` raises `SystemError` in that thread. So no other thread may run from the moment the
+list of all objects exists until it is gone: both happen inside one call of C code, which does not
+give up the interpreter lock.
 """
 
 from __future__ import annotations
@@ -52,7 +58,7 @@ __all__ = [
 _scanning = threading.Lock()
 # How often it is looked for a function that is the only one of its tool.
 _SEARCHES = 3
-# Instructions of every function, and those of a call.
+# Instructions of every function, and instructions of a call.
 _NO_EFFECT = frozenset({"RESUME", "NOP", "CACHE", "RETURN_GENERATOR", "POP_TOP", "COPY_FREE_VARS"})
 _CALLS = ("PUSH_NULL", "PRECALL", "CALL")
 
@@ -437,11 +443,11 @@ def live_objects(*types: type) -> list[Any]:
 
 
 def _objects_of(types: frozenset[type]) -> list[Any]:
-    # These two calls, of `set` and of `list`, are the ones that the module's docstring speaks of.
+    # The list of all objects exists only inside two calls of C code: `set` here, and `list` below.
     kinds = set(map(type, _everything()))
     unrelated = {kind: None for kind in kinds if types.isdisjoint(kind.__mro__)}
-    # Each object comes twice: its type is looked up, and the object itself is the default. `zip`
-    # keeps the last pair.
+    # Each object is passed twice: its type is looked up, and the object itself is the default.
+    # `zip` keeps the last pair.
     twice = chain.from_iterable(map(repeat, chain(_everything(), (None,)), repeat(2)))
     chosen = list(starmap(unrelated.get, zip(map(type, twice), twice, strict=False)))
     return [

@@ -157,7 +157,7 @@ class _ToolInvocation(Invocation):
     def given(self, answer: ToolAnswer) -> Any:
         """Record the result of a replay's answer, and return it."""
         result = give_answer(answer, self._recorder.function)
-        # The end of a generator or of a coroutine is recorded when it has come.
+        # The result of a generator or of a coroutine is recorded at its end.
         if not isinstance(result, (Awaited, Generated)):
             self.returned(result)
         return result

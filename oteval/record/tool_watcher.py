@@ -5,7 +5,7 @@ the model. A replay gives the function's result back to the loop, so it needs th
 the exception, with its type.
 
 The watcher sees each request to a model and its answer. It looks for the functions of the tools
-that the request offers or the answer asks for, once for each name, and watches their calls. A call
+that the request offers or the answer calls, once for each name, and watches their calls. A call
 with the name and the arguments of an answer gets a span like a tool of `@oteval.tool`. All other
 calls run unchanged, and so do functions that `@oteval.tool` or a framework calls, which record
 their tools themselves. Errors in this module are counted and never reach the agent.
@@ -35,7 +35,7 @@ from .conventions import TOOL_FUNCTION
 from .faults import guarded
 from .function_wrappers import with_invocation
 from .hooks import current_tool_hook
-from .parameters import Parameters, is_asked_call
+from .parameters import Parameters, is_requested_call
 from .tool_functions import ToolFunction, functions_of_tools, has_function_of
 from .tool_spans import ToolRecorder
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolWatcher"]
 
-# Texts of requests that offer tools, and of answers that ask for some.
+# Texts of requests that offer tools, and of answers that call some.
 _OFFERS = (b'"tools"', b'"functions"', b'"toolConfig"', b'"tool_config"')
 _REQUESTS = (b'"tool_calls"', b'"function_call"', b"tool_use", b'"toolUse"', b'"functionCall"')
 _ARGUMENT_KEYS = ("arguments", "input", "args", "parameters")
@@ -55,7 +55,7 @@ _PASSING = frozenset(
 )
 # Attributes with the name of a tool, in the spans of several instrumentations.
 _TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name", "tool_call.function.name")
-_MOST_ASKED = 512
+_MOST_REQUESTED = 512
 _MOST_OPEN = 64
 _MOST_OFFERS, _LONGEST_OFFER = 64, 1 << 20
 _MOST_SEARCHES = 8
@@ -64,7 +64,7 @@ _FRAMES_TO_CALLER = 4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _AskedCall:
+class _PendingCall:
     """A call that a model has asked for, and that has not run yet.
 
     Attributes:
@@ -105,13 +105,13 @@ class ToolWatcher:
         # The tools of requests, by the last part of their bodies: it takes time to parse them.
         self._offers: dict[bytes, list[str]] = {}
         # Changed by single steps, which need no lock: calls come from many threads.
-        self._asked: deque[_AskedCall] = deque(maxlen=_MOST_ASKED)
+        self._requested: deque[_PendingCall] = deque(maxlen=_MOST_REQUESTED)
         self._open: dict[int, _OpenAnswer] = {}
         self._is_closed = False
         # The tools that a model has asked for, and that no function of the agent runs yet.
-        self._wanted: set[str] = set()
+        self._missing: set[str] = set()
         self._imports = ModuleWatch(
-            lambda code: has_function_of(self._wanted, code), self._imported
+            lambda code: has_function_of(self._missing, code), self._imported
         )
         os.register_at_fork(after_in_child=self._renew)
 
@@ -124,7 +124,7 @@ class ToolWatcher:
         self._imports.remove()
         with self._searching:
             self._undo.close()
-        self._asked.clear()
+        self._requested.clear()
         self._open.clear()
 
     def requested(self, exchange: OpenExchange) -> None:
@@ -164,7 +164,7 @@ class ToolWatcher:
         self._note(answer or _OpenAnswer(exchange), is_whole=True)
 
     def _note(self, answer: _OpenAnswer, *, is_whole: bool) -> None:
-        """Take note of the calls that an answer asks for, each once."""
+        """Take note of the calls of an answer, each once."""
         body = answer.exchange.received_body()
         if len(body) == answer.size or not any(text in body for text in _REQUESTS):
             return
@@ -174,25 +174,25 @@ class ToolWatcher:
             names = {call.name for call in calls}
             self._search(names)
             if not names <= self._watched:
-                self._wanted |= names - self._watched
+                self._missing |= names - self._watched
                 self._imports.install()
         else:
             calls = [call for call in calls if isinstance(call.arguments, Mapping)]
         new, answer.noted = calls[answer.noted :], max(answer.noted, len(calls))
-        self._asked.extend(new)
+        self._requested.extend(new)
 
     def _forget(self, exchange: int) -> None:
         """Drop the calls of an answer that broke off."""
-        for call in tuple(self._asked):
+        for call in tuple(self._requested):
             if call.exchange == exchange:
                 with suppress(ValueError):  # another thread has taken it
-                    self._asked.remove(call)
+                    self._requested.remove(call)
 
     def _imported(self, _module: ModuleType) -> None:
         """Look for functions again, after a module that may have some was imported."""
         with guarded("looking for the functions of tools"):
-            self._search(self._wanted)
-            self._wanted -= self._watched
+            self._search(self._missing)
+            self._missing -= self._watched
 
     def _search(self, names: Iterable[str]) -> None:
         """Watch the functions of tools, unless they are watched already.
@@ -225,7 +225,7 @@ class ToolWatcher:
         self, name: str, path: str, function: FunctionType, arguments: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """Wrap a function so that it also records the call; None if no model has asked for it."""
-        if not (self._asked or self._open) or current_tool_hook() is not None:
+        if not (self._requested or self._open) or current_tool_hook() is not None:
             return None
         span = _current_span()
         if span is None or _is_span_of(span, name):
@@ -253,7 +253,7 @@ class ToolWatcher:
         )
         return with_invocation(function, begin)
 
-    def _take(self, name: str, arguments: Mapping[str, Any]) -> _AskedCall | None:
+    def _take(self, name: str, arguments: Mapping[str, Any]) -> _PendingCall | None:
         """Use up the model's call that a function call fulfils; None if no model asked for it."""
         call = self._take_noted(name, arguments)
         if call is None and self._open:
@@ -261,11 +261,11 @@ class ToolWatcher:
             call = self._take_noted(name, arguments)
         return call
 
-    def _take_noted(self, name: str, arguments: Mapping[str, Any]) -> _AskedCall | None:
-        for call in tuple(self._asked):
-            if call.name == name and is_asked_call(call.arguments, arguments):
+    def _take_noted(self, name: str, arguments: Mapping[str, Any]) -> _PendingCall | None:
+        for call in tuple(self._requested):
+            if call.name == name and is_requested_call(call.arguments, arguments):
                 with suppress(ValueError):  # another thread has taken it
-                    self._asked.remove(call)
+                    self._requested.remove(call)
                     return call
         return None
 
@@ -276,13 +276,13 @@ class ToolWatcher:
                 self._note(answer, is_whole=False)
 
 
-def _calls_in(exchange: OpenExchange, body: bytes) -> Iterator[_AskedCall]:
-    """Yield the calls that an answer asks for."""
+def _calls_in(exchange: OpenExchange, body: bytes) -> Iterator[_PendingCall]:
+    """Yield the calls of an answer."""
     api = api_of(exchange.method, exchange.url)
     if api is None:
         offered = frozenset(offered_tools(exchange.sent_body()))
         for name, arguments in _calls_of_unknown_api(body, offered):
-            yield _AskedCall(name, arguments, exchange=id(exchange))
+            yield _PendingCall(name, arguments, exchange=id(exchange))
         return
     try:
         answer = api.parse_response(body)
@@ -290,7 +290,7 @@ def _calls_in(exchange: OpenExchange, body: bytes) -> Iterator[_AskedCall]:
         return
     for message in (answer.message, *answer.choices):
         for call in message.tool_calls if message is not None else ():
-            yield _AskedCall(call.name, call.arguments, call.id, id(exchange))
+            yield _PendingCall(call.name, call.arguments, call.id, id(exchange))
 
 
 def _calls_of_unknown_api(body: bytes, offered: frozenset[str]) -> Iterator[tuple[str, Any]]:

@@ -2,9 +2,9 @@
 
 The text of a value is one of these:
 
-- ``text``: the value is a text, the one that is recorded as the tool's result.
-- ``json``: the value is that of the recorded result, which is JSON.
-- JSON, in which an object with one key that begins with ``$`` stands for a value that JSON lacks:
+- ``text``: the value is the text of the tool's recorded result.
+- ``json``: the value is the JSON of the recorded result.
+- JSON: an object with one key that begins with ``$`` stands for a value that JSON lacks:
   ``{"$decimal": "1.50"}``. Other keys that begin with ``$`` have another ``$`` in front.
 
 `value_kinds` and `class_kinds` have the table. A value of another class is recorded by the name of

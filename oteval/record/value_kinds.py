@@ -1,4 +1,7 @@
-"""The kinds of values that a recording keeps with their type: those of Python's library.
+"""The kinds of values that a recording keeps with their type, apart from those of classes.
+
+They are the types of Python's library, and results that a tool delivers later: generators and
+coroutines, recorded with their chunks and their end.
 
 Each kind has a tag, and turns a value into plain JSON and back. `class_kinds` adds the values of an
 agent's own classes, and `typed_values` puts them together. The table is closed: a recording is data

@@ -3,7 +3,7 @@
 `environment` returns the variables under which a command has to run. They put this folder in front
 of PYTHONPATH, so that each Python interpreter imports `sitecustomize` from here when it starts.
 That module calls the function, then the interpreter runs its program. The folder stays on the path
-for the children of the program, and holds no other module that could be imported by accident.
+for the children of the program, and has no other module that could be imported by accident.
 
     variables = environment("oteval.record.child_setup:start", {"to": "spans.jsonl"})
     subprocess.run(["python", "agent.py"], env={**os.environ, **variables})

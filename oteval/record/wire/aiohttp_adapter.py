@@ -1,7 +1,7 @@
 """Interception of the requests that aiohttp sends, which LiteLLM and others use.
 
 aiohttp calls *middlewares* for each request, before it connects: redirects are separate requests.
-The hook on ``ClientSession._request`` adds one below those of the agent. It describes the request
+The hook on ``ClientSession._request`` adds one below the agent's. It describes the request
 by one of httpx, lets that pass the interceptors, and gives the agent a ``ClientResponse``. Needs
 aiohttp 3.12 or later, see `is_supported`.
 
@@ -78,7 +78,7 @@ async def intercepted_request(
         chain: Gives a request to the interceptors, with the function that sends it.
 
     Raises:
-        aiohttp.ClientError: The request failed, or an interceptor says so.
+        aiohttp.ClientError: The request failed, or an interceptor raised the error.
     """
     own = options.get("middlewares")
     own = tuple(getattr(session, "_middlewares", ()) if own is None else own)
@@ -166,7 +166,7 @@ class _AiohttpCall:
         return self.response
 
     async def _edit(self, request: Any) -> None:
-        """Change the request to one that an interceptor wants."""
+        """Change the request to an interceptor's."""
         native = self._native
         url = _module("yarl").URL(str(request.url), encoded=True)
         native.method, native.url = request.method, url
@@ -243,7 +243,7 @@ def _reader_class() -> Any:
                 await self._wait("wait_eof")
 
         def set_exception(self, exc: Any, *cause: Any) -> None:
-            # The response is closed: the recorder notices that nobody holds the stream any more.
+            # The response is closed: the recorder notices that the stream is free.
             self._oteval_pieces = None
             super().set_exception(exc, *cause)
 

@@ -259,7 +259,7 @@ class _Body:
     """The pieces of a body, up to a limit.
 
     Attributes:
-        size: The size of all pieces, also of those not kept (bytes).
+        size: The size of all pieces, also of dropped ones (bytes).
         limit: The most bytes to keep.
         chunks: The pieces; empty if they are too large.
         is_too_large: Whether the body exceeds the limit.
@@ -305,7 +305,7 @@ def _decoded(library: ModuleType, body: _Body, headers: dict[str, str]) -> tuple
     Args:
         library: The client's library, which decodes them.
         body: The body; it is dropped if it becomes too large.
-        headers: The kept headers. If the body is decoded, ``content-encoding`` is removed.
+        headers: The recorded headers. If the body is decoded, ``content-encoding`` is removed.
     """
     encoding = headers.get("content-encoding", "")
     if not encoding or not body.chunks:

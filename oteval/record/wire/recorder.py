@@ -1,14 +1,13 @@
 """Record the HTTP exchanges of an agent as log events, without secrets.
 
-`WireRecorder` is an interceptor: it passes every request on, and keeps a copy of the request and
-of its response. The agent gets each piece of a response as soon as it arrives. Once the response
-has been read, has failed or is closed, the exchange is emitted as an OpenTelemetry log event in the
-context in which the request was made, so it lies beside the spans of the trace.
+`WireRecorder` is an interceptor: it passes every request on, and emits each exchange that has ended
+as an OpenTelemetry log event, in the context in which the request was made, so it lies beside the
+spans of the trace. `open_exchange` copies the bodies.
 
 Clients that no instrumentation gives a span for their requests, aiohttp and urllib3, get one here:
 an exchange without a span could not be placed in its trace.
 
-With a `RecordingWorker`, the agent's thread only keeps the pieces: a separate thread removes the
+With a `RecordingWorker`, the agent's thread only collects the pieces: a separate thread removes the
 secrets and emits the event.
 
 Nothing here breaks the agent: an error of the recorder is counted, and logged once.
@@ -42,14 +41,14 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BODY", "ExchangeRecorder", "WireRecorder"]
 
 MAX_BODY = 16 << 20
-"""The size (bytes) of the largest request or response body that is kept by default."""
+"""The size (bytes) of the largest request or response body that is recorded by default."""
 
 _log = logging.getLogger(__name__)
 _METHOD_KEYS = ("http.request.method", "http.method")
 
 
 class ExchangeRecorder(ABC):
-    """Sends requests, and hands each exchange to `emit` once it has ended.
+    """Sends requests, and passes each exchange to `emit` once it has ended.
 
     Attributes:
         recorded: The number of exchanges that were emitted.
@@ -63,7 +62,7 @@ class ExchangeRecorder(ABC):
 
         Args:
             redactor: Removes the secrets; None for one with the process's environment.
-            max_body: The largest body that is kept (bytes, encoded and decoded).
+            max_body: The largest body to record (bytes, encoded and decoded).
         """
         self._redactor = redactor or SecretRedactor()
         self._max_body = max_body
@@ -79,7 +78,7 @@ class ExchangeRecorder(ABC):
 
         Args:
             exchange: The exchange, without secrets.
-            omitted: Why parts of it were not kept, or "".
+            omitted: Why parts of it are missing, or "".
             context: The context in which the request was made.
         """
 
@@ -117,7 +116,7 @@ class ExchangeRecorder(ABC):
         return self._faults.count
 
     def has_room(self, size: int) -> bool:
-        """Whether bodies of a size (bytes) may be kept until they are recorded."""
+        """Whether bodies of a size (bytes) may wait until they are recorded."""
         return self._worker is None or self._worker.has_room(size)
 
     def opened(self, exchange: OpenExchange) -> None:
@@ -175,7 +174,7 @@ class ExchangeRecorder(ABC):
 class WireRecorder(ExchangeRecorder):
     """Records exchanges as log events; add it with `oteval.record.wire.interception.add`.
 
-    Requests to OTLP endpoints, and those of code that suppresses instrumentation, are not recorded.
+    Requests to OTLP endpoints, or from code that suppresses instrumentation, are not recorded.
     """
 
     def __init__(
@@ -195,8 +194,8 @@ class WireRecorder(ExchangeRecorder):
         Args:
             logger_provider: OpenTelemetry's logger provider; None for the global one.
             redactor: Removes the secrets; None for one with the process's environment.
-            max_body: The largest body that is kept (bytes, encoded and decoded). The event of a
-                larger one says that it is missing.
+            max_body: The largest body to record (bytes, encoded and decoded). The event of a
+                larger one has a note instead.
             include_hosts: Globs of the hosts to record, such as ``*.openai.com`` or
                 ``localhost:8000``; empty for all.
             exclude_hosts: Globs of hosts not to record.

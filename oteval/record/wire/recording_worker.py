@@ -1,8 +1,7 @@
 """A thread that finishes the recording of HTTP exchanges, so that the agent does not wait for it.
 
 Decoding, redacting and emitting an exchange takes milliseconds, or half a second for the largest
-bodies. The agent's thread only hands the exchange over. Until the worker has taken it, nothing of
-it has left the recorder: an emitted event is always redacted.
+bodies. The agent's thread only queues the exchange. An emitted event is always redacted.
 
 The bytes that wait are bounded. An exchange that does not fit is recorded without its bodies.
 
@@ -46,7 +45,7 @@ _Task = tuple[Callable[[], None], int]
 class RecordingWorker:
     """Runs tasks in order in one thread, which starts with the first task.
 
-    Nothing here waits for a lock that another thread may hold for long: tasks are also added by
+    Nothing here waits for a lock that another thread may have for long: tasks are also added by
     finalizers, and flushed by handlers of signals.
     """
 
@@ -64,7 +63,7 @@ class RecordingWorker:
         self._tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._busy = threading.Lock()
-        # Counted separately, so that the worker needs no lock: a handler of a signal may hold it.
+        # Counted separately, so that the worker needs no lock: a handler of a signal may have it.
         self._added = self._done = 0
         self._thread: threading.Thread | None = None
         # A queue, as an event has a lock that a handler of a signal may wait for in vain.
@@ -112,7 +111,7 @@ class RecordingWorker:
             size: The bytes that it keeps in memory.
 
         Returns:
-            Whether it was added. The queue also holds tasks without bodies up to twice its limit.
+            Whether it was added. The queue also takes tasks without bodies up to twice its limit.
         """
         task_size = size + _TASK_BYTES
         with self._lock:
@@ -153,7 +152,7 @@ class RecordingWorker:
         return True
 
     def before_fork(self) -> None:
-        """Wait for the task that runs, as it may hold locks that a child could never get."""
+        """Wait for the task that runs, as it may have locks that a child could never get."""
         self._busy.acquire()
 
     def after_fork_in_parent(self) -> None:

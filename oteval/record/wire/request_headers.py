@@ -1,8 +1,8 @@
 """The headers of a request that a recording keeps, and that a replay compares.
 
 A recording has the name of every header that the agent set. Its value is there if the header is
-known to be harmless; otherwise a short checksum shows whether a later value is the same, and tells
-nothing of a secret. Headers of these kinds do not change the meaning of a request, vary from run to
+known to be harmless; otherwise a short checksum shows whether a later value is the same, without
+the secret. Headers of these kinds do not change the meaning of a request, vary from run to
 run, or are missing where a replay has no keys. They are not compared:
 
 - of the transport: ``host`` (the URL has it), ``content-length``, ``accept-encoding``,
@@ -53,7 +53,7 @@ def recorded_headers(
     """The headers of a request as they are recorded, by lower-case names.
 
     Args:
-        headers: The headers, also those of a recording.
+        headers: The headers; they may be from a recording.
         redactor: Removes the secrets in the values of harmless headers.
     """
     pairs = [(name.lower(), value) for name, value in headers]

@@ -73,11 +73,11 @@ def intercepted_send(
         adapter: The adapter.
         prepared: The agent's request.
         chain: Gives a request to the interceptors, with the function that sends it.
-        error_of: Returns the exception to raise for one of httpx and the agent's request; None for
-            those of requests.
+        error_of: Returns the exception to raise for one of httpx and the agent's request; None to
+            raise exceptions of requests.
 
     Raises:
-        requests.RequestException: The request failed, or an interceptor says so.
+        requests.RequestException: The request failed, or an interceptor raised the error.
     """
     if str(prepared.url).partition("?")[0].endswith(TELEMETRY_PATHS):
         # OpenTelemetry's exporters use requests. Where httpx is not used, it is not imported.

@@ -1,6 +1,6 @@
 """Interception of the requests that urllib3 sends: of botocore, and of programs that use it alone.
 
-The hook on ``HTTPConnectionPool.urlopen`` describes each request as those of requests are, see
+The hook on ``HTTPConnectionPool.urlopen`` describes each request like requests' own, see
 `requests_adapter`, which sends by urllib3 too: its requests are intercepted there, and pass here.
 
 A redirect that a pool follows by itself, and a retry, are below the hook: of those, only the last
@@ -36,7 +36,7 @@ def intercepted_urlopen(
         chain: Gives a request to the interceptors, with the function that sends it.
 
     Raises:
-        urllib3.exceptions.HTTPError: The request failed, or an interceptor says so.
+        urllib3.exceptions.HTTPError: The request failed, or an interceptor raised the error.
     """
     call = _UrlopenCall(urlopen, pool, _signature(urlopen).bind(pool, *args, **options))
     request = call.described()

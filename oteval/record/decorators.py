@@ -20,8 +20,8 @@ from .context import in_conversation, take_call_id
 from .faults import guarded
 from .function_wrappers import Begin, Invocation, function_name, wrap
 from .hooks import AgentEnd, AgentHook, current_agent_hook, current_tool_hook
-from .invocations import SpanScope, start_scope
 from .parameters import Parameters, agent_input
+from .span_scope import SpanScope, start_scope
 from .tool_spans import ToolRecorder
 
 __all__ = ["agent", "tool"]

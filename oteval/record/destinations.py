@@ -20,12 +20,7 @@ from .export_pipeline import BatchExporter, Exportable, ExportFailed
 from .otlp_export import OtlpExporter, otlp_endpoint
 from .otlp_json import log_lines, span_lines
 
-__all__ = [
-    "DatabaseExporter",
-    "Destination",
-    "TraceFileExporter",
-    "parse_destination",
-]
+__all__ = ["DatabaseExporter", "Destination", "TraceFileExporter", "parse_destination"]
 
 _SCHEMES = ("http", "https", "grpc", "grpcs")
 _FILES = (".jsonl", ".jsonl.gz")

@@ -18,10 +18,11 @@ from typing import Any
 
 from ..base.errors import ConfigError
 from ..base.import_hook import ImportHook
-from .content_capture import set_content_variables
+from .content_variables import set_content_variables
 from .installed_packages import Choice, choose, installed_version, installed_versions
 from .libraries import HTTP_CLIENTS, LIBRARIES, Library, library_named
 from .library_activation import (
+    INSTRUMENTOR_MODULE,
     Activation,
     ActiveInstrumentors,
     LibraryState,
@@ -39,7 +40,6 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger("oteval")
-_INSTRUMENTOR_MODULE = "opentelemetry.instrumentation.instrumentor"
 
 _lock = threading.Lock()
 _turning_on = threading.Lock()
@@ -78,17 +78,16 @@ def instrument_libraries(
         ConfigError: A name is not known.
     """
     versions = installed_versions()
-    preferred = _preferred(libraries)
-    installed = [
-        library for library in (*LIBRARIES, *HTTP_CLIENTS) if installed_version(library, versions)
-    ]
+    installed = _installed_libraries(versions)
+    plan = _plan(installed, versions, libraries)
     set_content_variables(installed, capture_content=capture_content)
     targets = SpanTargets(tracer_provider, logger_provider, capture_content, on_provider)
     with _lock:
-        for state, library, choice in _plan(installed, versions, preferred):
-            if library.name in _activations or not _is_chosen(library, libraries, preferred):
-                continue
-            _activations[library.name] = Activation(library, choice, state, targets, _watcher.own)
+        for state, library, choice in plan:
+            if library.name not in _activations:
+                _activations[library.name] = Activation(
+                    library, choice, state, targets, _watcher.own
+                )
     _watched.install()
     _watch_imports()
     return library_states()
@@ -112,15 +111,8 @@ def library_states() -> list[LibraryState]:
 def planned_states(libraries: Sequence[str] | None = None) -> list[LibraryState]:
     """The states that `instrument_libraries` would return; nothing is changed."""
     versions = installed_versions()
-    preferred = _preferred(libraries)
-    installed = [
-        library for library in (*LIBRARIES, *HTTP_CLIENTS) if installed_version(library, versions)
-    ]
-    return [
-        state
-        for state, library, _ in _plan(installed, versions, preferred)
-        if _is_chosen(library, libraries, preferred)
-    ]
+    plan = _plan(_installed_libraries(versions), versions, libraries)
+    return [state for state, _, _ in plan]
 
 
 def check_libraries(libraries: Sequence[str] | None) -> None:
@@ -132,10 +124,10 @@ def check_libraries(libraries: Sequence[str] | None) -> None:
     _preferred(libraries)
 
 
-def _is_chosen(
-    library: Library, libraries: Sequence[str] | None, preferred: Mapping[str, str]
-) -> bool:
-    return libraries is None or library.name in preferred
+def _installed_libraries(versions: Mapping[str, str]) -> list[Library]:
+    return [
+        library for library in (*LIBRARIES, *HTTP_CLIENTS) if installed_version(library, versions)
+    ]
 
 
 def _preferred(libraries: Sequence[str] | None) -> dict[str, str]:
@@ -159,15 +151,19 @@ def _preferred(libraries: Sequence[str] | None) -> dict[str, str]:
 
 
 def _plan(
-    libraries: Sequence[Library], versions: Mapping[str, str], preferred: Mapping[str, str]
+    installed: Sequence[Library], versions: Mapping[str, str], libraries: Sequence[str] | None
 ) -> list[tuple[LibraryState, Library, Choice]]:
+    """Choose the instrumentations of the installed libraries that the user named, or of all."""
+    preferred = _preferred(libraries)
     covered = frozenset(
         library.name
-        for library in libraries
+        for library in installed
         if library.own is None and choose(library, versions).candidates
     )
     plan = []
-    for library in libraries:
+    for library in installed:
+        if libraries is not None and library.name not in preferred:
+            continue
         version = installed_version(library, versions)
         choice = choose(
             library, versions, preferred=preferred.get(library.name, ""), covered=covered
@@ -284,4 +280,4 @@ def _affected(instrumentor: Any) -> list[Activation]:
 
 
 _watcher = ActiveInstrumentors(_before, _after)
-_watched = ImportHook([_INSTRUMENTOR_MODULE], _watcher.watch)
+_watched = ImportHook([INSTRUMENTOR_MODULE], _watcher.watch)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..base.errors import OtevalError
-from .content_capture import ContentVariable, content_variables, hiding_variables
+from .content_variables import ContentVariable, content_variables, hiding_variables
 from .destinations import Destination, parse_destination
 from .discovery import LibraryState, planned_states
 from .installed_packages import installed_versions

@@ -45,7 +45,13 @@ def run_foreground(command: Sequence[str], environment: Mapping[str, str]) -> in
             pid = os.posix_spawnp(command[0], list(command), dict(environment), setsigdef=_RESET)
         # Several threads may run, and any of them may be chosen for a signal. So the main thread
         # waits neither for a signal nor for the process, but for the numbers of both.
-        waiting = _ProcessWait(pid, writer)
+        statuses: list[int] = []
+
+        def wait() -> None:
+            statuses.append(os.waitpid(pid, 0)[1])
+            os.write(writer, bytes([_ENDED]))
+
+        waiting = Thread(target=wait, name="oteval-wait", daemon=True)
         waiting.start()
         for number in numbers:
             if number == _ENDED:
@@ -54,25 +60,8 @@ def run_foreground(command: Sequence[str], environment: Mapping[str, str]) -> in
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
         waiting.join()
-    code = os.waitstatus_to_exitcode(waiting.status)
+    code = os.waitstatus_to_exitcode(statuses[0])
     return code if code >= 0 else _SIGNALED - code
-
-
-class _ProcessWait(Thread):
-    """Waits for a process.
-
-    Attributes:
-        status: How it ended, in the encoding of `os.waitpid`.
-    """
-
-    def __init__(self, pid: int, writer: int) -> None:
-        super().__init__(name="oteval-wait", daemon=True)
-        self._pid, self._writer = pid, writer
-        self.status = 0
-
-    def run(self) -> None:
-        _, self.status = os.waitpid(self._pid, 0)
-        os.write(self._writer, bytes([_ENDED]))
 
 
 @contextmanager

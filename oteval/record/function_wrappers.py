@@ -20,7 +20,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackTyp
 from typing import Any
 
 from .hooks import ToolAnswer
-from .invocations import SpanScope
+from .span_scope import SpanScope
 from .value_kinds import Awaited, Generated
 
 __all__ = ["Begin", "Invocation", "function_name", "with_invocation", "wrap"]
@@ -47,7 +47,7 @@ class Invocation:
         """The answer to give instead of calling the function, or None; read once."""
         return None
 
-    def given(self, answer: ToolAnswer) -> Any:
+    def replayed(self, answer: ToolAnswer) -> Any:
         """Record an answer like any other result, and return it or raise its error."""
         raise NotImplementedError
 
@@ -193,7 +193,7 @@ def _plain_function(function: Callable[..., Any], begin: Begin) -> Callable[...,
             if answer is None:
                 result = function(*args, **kwargs)
             else:
-                result = run.given(answer)
+                result = run.replayed(answer)
                 if not isinstance(result, (Awaited, Generated)):
                     return result
                 result = result.work()
@@ -242,7 +242,7 @@ def _coroutine(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
             if answer is not None:
                 if answer.is_cancelled:
                     await _until_cancelled()
-                return run.given(answer)
+                return run.replayed(answer)
             result = await function(*args, **kwargs)
             run.returned(result)
             return result
@@ -262,7 +262,7 @@ def _generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
             if answer is None:
                 work = function(*args, **kwargs)
             else:
-                result = run.given(answer)
+                result = run.replayed(answer)
                 work = _generated(result, is_async=False).work()
                 # Of an answer without chunks, the result is recorded already.
                 is_open = isinstance(result, Generated)
@@ -305,7 +305,7 @@ def _async_generator(function: Callable[..., Any], begin: Begin) -> Callable[...
             if run is None or answer is None:
                 work = function(*args, **kwargs)
             else:
-                result = run.given(answer)
+                result = run.replayed(answer)
                 work = _generated(result, is_async=True).work()
                 is_open = isinstance(result, Generated)
             chunk = await step(work.__anext__())

@@ -23,6 +23,7 @@ from .installed_packages import Choice, entry_points_of, installed_versions, req
 from .libraries import InstrumentingPackage, Library
 
 __all__ = [
+    "INSTRUMENTOR_MODULE",
     "Activation",
     "ActiveInstrumentors",
     "LibraryState",
@@ -31,6 +32,16 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger("oteval")
+INSTRUMENTOR_MODULE = "opentelemetry.instrumentation.instrumentor"
+_EMITTERS = frozenset(
+    {"agentops", "langfuse", "lmnr", "logfire", "openinference", "openlit", "opentelemetry"}
+)
+_LOGFIRE_MARKS = {
+    "openai": ("openai", "OpenAI"),
+    "anthropic": ("anthropic", "Anthropic"),
+}
+# LangSmith then writes its runs as spans.
+_LANGSMITH = ("LANGSMITH_TRACING", "LANGSMITH_OTEL_ENABLED")
 
 Status = Literal["on", "waiting", "off"]
 
@@ -256,19 +267,6 @@ def _label(instrumentor: Any) -> str:
     return f"{type(instrumentor).__module__}.{type(instrumentor).__qualname__}"
 
 
-_BASE = "opentelemetry.instrumentation.instrumentor"
-_EMITTERS = frozenset(
-    {"agentops", "langfuse", "lmnr", "logfire", "openinference", "openlit", "opentelemetry"}
-)
-_LOGFIRE_MARKS = {
-    "openai": ("openai", "OpenAI"),
-    "anthropic": ("anthropic", "Anthropic"),
-}
-
-# LangSmith then writes its runs as spans.
-_LANGSMITH = ("LANGSMITH_TRACING", "LANGSMITH_OTEL_ENABLED")
-
-
 def other_instrumentation(library: Library) -> str:
     """The name of another instrumentation that is on for an imported library, or ""."""
     for instrumentor in _active_instrumentors():
@@ -289,7 +287,7 @@ def library_packages(instrumentor: Any) -> frozenset[str]:
 
 
 def _active_instrumentors() -> Iterator[Any]:
-    base = getattr(sys.modules.get(_BASE), "BaseInstrumentor", None)
+    base = getattr(sys.modules.get(INSTRUMENTOR_MODULE), "BaseInstrumentor", None)
     waiting = [base] if base is not None else []
     while waiting:
         instrumentor_class = waiting.pop()

@@ -18,8 +18,8 @@ from ..model import TokenCounts
 from . import conventions
 from .content import is_captured
 from .faults import guarded
-from .invocations import SpanScope, start_scope
 from .provider_messages import AnswerStream, read_answer
+from .span_scope import SpanScope, start_scope
 
 __all__ = ["CallOfModel", "model_call"]
 

@@ -15,12 +15,7 @@ from ..base.jsontext import canonical, loads
 from ..base.serialization import to_jsonable
 from .provider_messages import are_messages
 
-__all__ = [
-    "Parameters",
-    "agent_input",
-    "argument_forms",
-    "is_requested_call",
-]
+__all__ = ["Parameters", "agent_input", "argument_forms", "is_requested_call"]
 
 _BOUND = ("self", "cls")
 # Parameters that usually have the question, in the order of preference.

@@ -76,7 +76,7 @@ class Providers:
         self._spans = _SpanRelay()
         self._logs = _LogRelay()
         self._joined: set[int] = set()
-        self._owns_tracer = self._owns_logger = False
+        self._owns_tracer = False
         self.tracer = tracer if tracer is not None else self._join_tracer()
         self.logger = logger if logger is not None else self._join_logger()
         if not self._owns_tracer and service and self._named() not in (service, None):
@@ -136,7 +136,6 @@ class Providers:
             multi_log_record_processor=self._logs,  # type: ignore[arg-type]
             **_log_limits(),
         )
-        self._owns_logger = True
         if "Proxy" in type(current).__name__:
             _logs.set_logger_provider(own)
             module = sys.modules[_logs.set_logger_provider.__module__]

@@ -31,10 +31,7 @@ from ..base.redaction.secret_values import PLACEHOLDER, is_secret_value
 from ..base.redaction.secrets import SecretRedactor
 from ..model import EVENT_NAME
 
-__all__ = [
-    "AttributeSecrets",
-    "TelemetryRedactor",
-]
+__all__ = ["AttributeSecrets", "TelemetryRedactor"]
 
 _URLS = frozenset(("url.full", "http.url", "http.target", "url.query", "url.fragment"))
 _QUERIES = {"url.query": "?", "url.fragment": "#"}

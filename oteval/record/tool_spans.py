@@ -16,8 +16,8 @@ from .context import running_thread
 from .faults import guarded
 from .function_wrappers import Invocation
 from .hooks import ToolAnswer, ToolHook, give_answer
-from .invocations import SpanScope, start_scope
 from .parameters import Parameters
+from .span_scope import SpanScope, start_scope
 from .value_kinds import Awaited, Cancelled, Generated
 
 __all__ = ["ToolRecorder"]
@@ -154,7 +154,7 @@ class _ToolInvocation(Invocation):
             self._start_ns = time.time_ns()
         return answer
 
-    def given(self, answer: ToolAnswer) -> Any:
+    def replayed(self, answer: ToolAnswer) -> Any:
         """Record the result of a replay's answer, and return it."""
         result = give_answer(answer, self._recorder.function)
         # The result of a generator or of a coroutine is recorded at its end.

@@ -20,6 +20,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 from .requests_adapter import (
@@ -288,7 +289,7 @@ def _answer(library: Any, native: Any, response: Any) -> Any:
         "traces": [],
         "loop": asyncio.get_running_loop(),
         "session": native._session if hasattr(native, "_session") else None,
-        "stream_writer": _NothingSent(),
+        "stream_writer": SimpleNamespace(output_size=0),  # of a request that was not sent
     }
     kind = native.response_class
     parameters = inspect.signature(kind.__init__).parameters
@@ -316,12 +317,6 @@ def _answer(library: Any, native: Any, response: Any) -> Any:
 def _module(name: str) -> Any:
     """A module that aiohttp has imported; it is not a dependency of oteval."""
     return import_module(name)
-
-
-class _NothingSent:
-    """Stands for the writer of a request that was not sent."""
-
-    output_size = 0
 
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:

@@ -13,6 +13,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -64,15 +65,9 @@ class _Request:
         return replace(self, headers=dict(self.headers))
 
 
-@dataclass
-class _Native:
-    """A response of urllib3, as requests has it in its own."""
-
-    raw: Any
-
-    def close(self) -> None:
-        """Close the response."""
-        self.raw.close()
+def _native(raw: Any) -> SimpleNamespace:
+    """A response of urllib3 with the attributes that `requests_adapter` reads of requests' own."""
+    return SimpleNamespace(raw=raw, close=raw.close)
 
 
 class _UrlopenCall:
@@ -106,7 +101,7 @@ class _UrlopenCall:
             self._arguments["body"],
         )
 
-    def send(self, request: _Request) -> _Native:
+    def send(self, request: _Request) -> SimpleNamespace:
         """Send a request for real."""
         arguments, pool = self._arguments, self._pool
         arguments["method"], arguments["body"] = request.method, request.body
@@ -119,13 +114,13 @@ class _UrlopenCall:
 
                 arguments["self"] = connection_from_url(request.url)
         self._is_native = True
-        return _Native(self._urlopen(*self._bound.args, **self._bound.kwargs))
+        return _native(self._urlopen(*self._bound.args, **self._bound.kwargs))
 
-    def build_response(self, _request: Any, raw: Any) -> _Native:
+    def build_response(self, _request: Any, raw: Any) -> SimpleNamespace:
         """Build the response for an interceptor's answer."""
         self._is_native = False
         raw._request_url = self._arguments["url"]
-        return _Native(raw)
+        return _native(raw)
 
     def finished(self, raw: Any) -> Any:
         """Read the body of a response if the caller wants it at once."""

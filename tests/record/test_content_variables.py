@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oteval.ingest import read
-from oteval.record.content_capture import content_variables, set_content_variables
+from oteval.record.content_variables import content_variables, set_content_variables
 from oteval.record.libraries import LIBRARIES
 from tests.model_server import serving
 from tests.record.programs import run_program

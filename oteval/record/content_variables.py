@@ -12,12 +12,7 @@ from dataclasses import dataclass
 
 from .libraries import Library
 
-__all__ = [
-    "ContentVariable",
-    "content_variables",
-    "hiding_variables",
-    "set_content_variables",
-]
+__all__ = ["ContentVariable", "content_variables", "hiding_variables", "set_content_variables"]
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 # With content, and without.

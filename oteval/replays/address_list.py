@@ -28,15 +28,15 @@ class AddressList:
     """
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
-        given = [entries] if isinstance(entries, str) else entries
-        self._entries = {_parsed(entry) for entry in given}
+        texts = [entries] if isinstance(entries, str) else entries
+        self._entries = {_parsed(entry) for entry in texts}
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
         return bool(self._entries)
 
     def allows(self, host: str, port: int | None) -> bool:
-        """Return whether a host may be reached.
+        """Whether the agent may reach a host.
 
         Args:
             host: Its name or IP address.
@@ -46,12 +46,12 @@ class AddressList:
             return False
         name = _plain(host)
         return any(
-            known == name and (port is None or allowed in (None, port))
-            for known, allowed in self._entries
+            entry_name == name and (port is None or entry_port in (None, port))
+            for entry_name, entry_port in self._entries
         )
 
     def allows_url(self, url: str) -> bool:
-        """Return whether the address of a URL may be reached."""
+        """Whether the agent may reach the address of a URL."""
         try:
             parts = urlsplit(url)
             port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
@@ -68,9 +68,9 @@ class AddressList:
         """Allow the IP addresses of an allowed name, for the same ports."""
         name = _plain(host)
         with self._lock:
-            ports = [port for known, port in self._entries if known == name]
-            found = {(_plain(address), port) for address in addresses for port in ports}
-            self._entries = self._entries | found
+            ports = [port for entry_name, port in self._entries if entry_name == name]
+            resolved_entries = {(_plain(address), port) for address in addresses for port in ports}
+            self._entries = self._entries | resolved_entries
 
 
 def _parsed(entry: str) -> tuple[str, int | None]:
@@ -85,13 +85,13 @@ def _parsed(entry: str) -> tuple[str, int | None]:
 
 
 def _plain(host: str) -> str:
-    """Return a host in one form; the names and addresses of this machine are one host."""
+    """Normalize a host; the names and addresses of this machine become one host."""
     name = host.strip("[]").partition("%")[0].rstrip(".").lower()
     return "localhost" if name in _LOOPBACK else name
 
 
 def is_local_name(host: str) -> bool:
-    """Return whether resolving a host sends nothing: an IP address, or this machine's name."""
+    """Whether resolving a host sends nothing: an IP address, or this machine's name."""
     name = _plain(host)
     if name in ("", "localhost", _plain(socket.gethostname())):
         return True
@@ -103,6 +103,6 @@ def is_local_name(host: str) -> bool:
 
 
 def shown_address(host: str, port: int | None) -> str:
-    """Return an address as people write it."""
+    """The address for people: ``host:port``, with brackets around an IPv6 address."""
     name = f"[{host}]" if ":" in host else host
     return name if port is None else f"{name}:{port}"

@@ -95,26 +95,26 @@ class AgentAnswers:
         return tuple(self._returned)
 
     def is_recorded_error(self, error: BaseException) -> bool:
-        """Return whether a recorded run ended with an exception, and the agent's with the same."""
+        """Whether a recorded run ended with an exception, and the agent's with the same."""
         text = error_text(error)
         has_ended = any(end.error == text for end in self._ends) or not self._ends
         return has_ended and any(
-            bool(each.error) and self._is_same(each.error, text) for each in self._recorded
+            bool(answer.error) and self._is_same(answer.error, text) for answer in self._recorded
         )
 
     def divergences(self) -> list[Divergence]:
-        """Return the answers that differ from the recorded ones."""
+        """Compare the answers with the recorded ones."""
         with self._lock:
-            runs = [_Run(each) for each in self._recorded if each.is_decorated]
-            found = [self._difference(run, end) for run, end in self._pairs(runs)]
+            runs = [_Run(answer) for answer in self._recorded if answer.is_decorated]
+            divergences = [self._difference(run, end) for run, end in self._pairs(runs)]
             if not self._ends and self._returned:
-                found += self._target_differences()
-        return [each for each in found if each is not None]
+                divergences += self._target_differences()
+        return [divergence for divergence in divergences if divergence is not None]
 
     def not_compared(self) -> list[str]:
-        """Return a line about recorded answers that nothing was compared with."""
+        """The reason, as a list of one line, why no recorded answer was compared; [] if one was."""
         with self._lock:
-            has_answer = any(each.answer or each.error for each in self._recorded)
+            has_answer = any(answer.answer or answer.error for answer in self._recorded)
             if not has_answer or self._ends or self._returned:
                 return []
         return [
@@ -141,15 +141,15 @@ class AgentAnswers:
             yield unused[0], unmatched[0]
 
     def _best(self, candidates: list[_Run], end: AgentEnd) -> _Run | None:
-        """Return the run with the same question, and if possible the same answer."""
+        """The run with the same question, and if possible the same answer."""
         question = self._normalized(end.question)
-        asked = [
+        same_question = [
             run
             for run in candidates
             if is_same_text(self._normalized(run.recorded.question), question)
         ]
-        same = (run for run in asked if self._difference(run, end) is None)
-        return next(same, next(iter(asked or candidates), None))
+        same = (run for run in same_question if self._difference(run, end) is None)
+        return next(same, next(iter(same_question or candidates), None))
 
     def _difference(self, run: _Run, end: AgentEnd) -> Divergence | None:
         recorded = run.recorded
@@ -181,19 +181,19 @@ class AgentAnswers:
 
     def _target_differences(self) -> list[Divergence]:
         """Compare the results of the target with the answers of the agents that it called."""
-        recorded, returned = [each for each in self._recorded if each.answer], self._returned
+        recorded, returned = [answer for answer in self._recorded if answer.answer], self._returned
         if len(recorded) != len(returned):
             # Of agents in agents, the first has the answer; of several in a row, the last.
             is_nested = bool(recorded) and recorded[0].is_decorated
             recorded = recorded[:1] if is_nested else recorded[-1:]
             returned = returned[-1:] if len(returned) == 1 or not is_nested else []
-        found = []
+        divergences = []
         for answer, value in zip(recorded, returned, strict=False):
             before = _shown(answer)
             text = _comparable(value, before)
             if text is not None and not self._is_within(before, text):
                 summary = f"the target did not return the answer of the agent {answer.agent}"
-                found.append(
+                divergences.append(
                     Divergence(
                         "answer",
                         summary.rstrip(),
@@ -203,13 +203,13 @@ class AgentAnswers:
                         suggestion=_DECORATE,
                     )
                 )
-        return found
+        return divergences
 
     def _is_same(self, recorded: str, actual: str) -> bool:
         return is_same_text(self._normalized(recorded), self._normalized(actual))
 
     def _is_within(self, recorded: str, actual: str) -> bool:
-        """Return whether a text contains a recorded one, or is the JSON of the same value."""
+        """Whether a text contains a recorded one, or is the JSON of the same value."""
         if self._is_same(recorded, actual):
             return True
         before, after = self._normalized(recorded).strip(), self._normalized(actual).strip()
@@ -219,12 +219,12 @@ class AgentAnswers:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an exception as spans have it."""
+    """The text of an exception in spans: ``ValueError: text``."""
     return f"{type(error).__name__}: {error}"
 
 
 def _comparable(value: Any, recorded: str) -> str | None:
-    """Return the result of a target as text; None if it may hold the answer in another form.
+    """The result of a target as text; None if it may hold the answer in another form.
 
     Args:
         value: The value.
@@ -247,13 +247,13 @@ def _value(text: str) -> Any:
 
 
 def _shown(end: RecordedAnswer | AgentEnd) -> str:
-    """Return an answer as text: that of its only message, or all of them as JSON."""
+    """An answer as text: that of its only message, or all of them as JSON."""
     if end.error:
         return end.error
     if end.answer is None:
         return "None"
     messages = _value(end.answer)
-    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         return end.answer
     plain = [_plain_message(message) for message in messages]
     if len(plain) == 1 and isinstance(plain[0], str):
@@ -262,7 +262,7 @@ def _shown(end: RecordedAnswer | AgentEnd) -> str:
 
 
 def _plain_message(message: dict[str, Any]) -> Any:
-    """Return a message without ids: its text, or its role and parts."""
+    """A message without ids: its text, or its role and parts."""
     parts = message.get("parts")
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         return to_jsonable(message)

@@ -19,7 +19,7 @@ __all__ = ["agent_class"]
 
 
 def agent_class(name: str) -> type:
-    """Return a class of the agent's process.
+    """Find a class of the agent's process by its recorded name.
 
     Args:
         name: The name as ``module:Class``.
@@ -43,7 +43,7 @@ def agent_class(name: str) -> type:
 
 
 def _module(module_name: str, name: str) -> ModuleType:
-    """Return a module that is loaded, or import one of the agent's own."""
+    """The loaded module of a name, or the agent's own module, which is imported."""
     if module_name == main_module() and "__main__" in sys.modules:
         return sys.modules["__main__"]
     module = sys.modules.get(module_name)
@@ -59,7 +59,7 @@ def _module(module_name: str, name: str) -> ModuleType:
 
 
 def _is_agents(module_name: str) -> bool:
-    """Return whether the file of a module, or of its package, is part of the agent's code."""
+    """Whether the file of a module, or of its package, is part of the agent's code."""
     spec = PathFinder.find_spec(module_name.partition(".")[0])
     if spec is None:
         return False
@@ -68,6 +68,6 @@ def _is_agents(module_name: str) -> bool:
 
 
 def _parametrised(generic: type, name: str) -> type | None:
-    """Return a class such as ``Page[Order]``, which a generic model has for its parameters."""
+    """A class such as ``Page[Order]``, which a generic model has for its parameters."""
     subclasses: list[type] = generic.__subclasses__()
-    return next((each for each in subclasses if class_name(each) == name), None)
+    return next((subclass for subclass in subclasses if class_name(subclass) == name), None)

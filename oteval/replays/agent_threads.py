@@ -48,9 +48,11 @@ class AgentThreads:
     """
 
     def __init__(self, recording: Recording | None = None, lead_prompt: str | None = None) -> None:
-        known = threads_of(recording) if recording is not None else []
+        recorded_threads = threads_of(recording) if recording is not None else []
         self._inputs = recording.inputs if recording is not None else ()
-        self._agents = [_Agent({_prompt(call.request) for call in thread}) for thread in known]
+        self._agents = [
+            _Agent({_prompt(call.request) for call in thread}) for thread in recorded_threads
+        ]
         self._agents = self._agents or [_Agent()]
         # The agent of the last answer, for requests that continue an answer without a known id.
         self._last: int | None = None
@@ -58,14 +60,16 @@ class AgentThreads:
             self._agents[LEAD].prompts.add(_form(lead_prompt))
 
     def agent_of(self, request: RecordedRequest) -> int:
-        """Return the number of the agent that sends a request."""
+        """The number of the agent that sends a request."""
         prompt = _prompt(request)
-        same = next((at for at, one in enumerate(self._agents) if prompt in one.prompts), None)
-        number = same if prompt else None
+        same_prompt = next(
+            (index for index, agent in enumerate(self._agents) if prompt in agent.prompts), None
+        )
+        number = same_prompt if prompt else None
         if number is None:
             number = self._continued(request)
         if number is None:
-            number = same
+            number = same_prompt
         if number is None:
             is_lead = not self._agents[LEAD].is_seen and _is_asked(request, self._inputs)
             number = LEAD if is_lead else self._new_agent()
@@ -75,53 +79,55 @@ class AgentThreads:
 
     def answered(self, number: int, answer: Message, response_id: str = "") -> None:
         """Note a model's answer to an agent, by which its next request is recognised."""
-        found = {call.id for call in answer.client_calls if call.id} | {response_id}
+        marks = {call.id for call in answer.client_calls if call.id} | {response_id}
         if not answer.client_calls:
-            found.add(key_of(answer))
-        self._agents[number].answers |= found - {""}
+            marks.add(key_of(answer))
+        self._agents[number].answers |= marks - {""}
         self._last = number
 
     def divide(self, calls: Sequence[RecordedModelCall]) -> list[Thread]:
-        """Return model calls by the number of their agent.
+        """Divide model calls into one list for each agent, by its number.
 
         Args:
             calls: The calls, by their start.
         """
-        found: list[Thread] = []
+        threads: list[Thread] = []
         for call in calls:
             number = self.agent_of(call.request)
-            found += [[] for _ in range(number + 1 - len(found))]
-            found[number].append(call)
+            threads += [[] for _ in range(number + 1 - len(threads))]
+            threads[number].append(call)
             if call.answer is not None:
                 self.answered(number, call.answer, call.response_id)
-        return found
+        return threads
 
     def _new_agent(self) -> int:
         self._agents.append(_Agent())
         return len(self._agents) - 1
 
     def _continued(self, request: RecordedRequest) -> int | None:
-        """Return the agent that got the last answer in a request, or None."""
+        """The agent that got the last answer in a request, or None."""
         marks = {str(request.settings.get("previous_response_id") or "")}
         last = next((m for m in reversed(request.messages) if m.role == "assistant"), None)
         if last is not None:
             calls = last.client_calls
             marks |= {call.id for call in calls} if calls else {key_of(last)}
         marks -= {""}
-        found = next((at for at, one in enumerate(self._agents) if one.answers & marks), None)
+        number = next(
+            (index for index, agent in enumerate(self._agents) if agent.answers & marks), None
+        )
         goes_on = any(request.settings.get(key) for key in _CONTINUES)
-        return self._last if found is None and goes_on else found
+        return self._last if number is None and goes_on else number
 
 
 def _prompt(request: RecordedRequest) -> str:
-    texts = [each.content or "" for each in request.messages if each.role in SYSTEM_ROLES]
+    texts = [message.content or "" for message in request.messages if message.role in SYSTEM_ROLES]
     return _form("\n".join(texts))
 
 
 def _is_asked(request: RecordedRequest, inputs: Sequence[str]) -> bool:
-    """Return whether a request has a message of the user; where none is known, any is."""
-    texts = [each.content or "" for each in request.messages if each.role == "user"]
-    return not inputs or any(given in text for given in inputs for text in texts)
+    """Whether a request has a message of the user; where none is known, any is."""
+    texts = [message.content or "" for message in request.messages if message.role == "user"]
+    return not inputs or any(question in text for question in inputs for text in texts)
 
 
 def _form(prompt: str) -> str:
@@ -129,7 +135,7 @@ def _form(prompt: str) -> str:
 
 
 def threads_of(recording: Recording) -> list[Thread]:
-    """Return the model calls of a recording by agent, the lead agent's first."""
+    """The model calls of a recording by agent, the lead agent's first."""
     threads = AgentThreads().divide(recording.model_calls)
 
     def rank(thread: Thread) -> tuple[bool, int, int]:
@@ -137,4 +143,6 @@ def threads_of(recording: Recording) -> list[Thread]:
         return is_asked, len(thread), thread[-1].start_ns
 
     lead = max(threads, key=rank, default=None)
-    return [thread for thread in (lead,) if thread] + [one for one in threads if one is not lead]
+    return [thread for thread in (lead,) if thread] + [
+        thread for thread in threads if thread is not lead
+    ]

@@ -64,7 +64,7 @@ class CallSite:
 
 
 def call_site() -> CallSite:
-    """Return where the current call was made."""
+    """Find the line and the client that made the current call."""
     modules: list[str] = []
     line = ""
     for code, number, module in _frames():
@@ -97,7 +97,7 @@ def _frames() -> Iterator[tuple[CodeType, int, str]]:
 
 
 def _suspended_frames(task: asyncio.Task[Any]) -> list[FrameType]:
-    """Return the frames of the coroutines of a task that waits, the outermost first."""
+    """The frames of the coroutines of a task that waits, the outermost first."""
     frames: list[FrameType] = []
     waiting: Any = task.get_coro()
     while (frame := getattr(waiting, "cr_frame", None)) is not None:
@@ -116,12 +116,12 @@ def _waiting_tasks() -> Iterator[asyncio.Task[Any]]:
         waiting: list[Any] = [asyncio.current_task()]
     except RuntimeError:
         return
-    seen: set[int] = set()
+    seen_ids: set[int] = set()
     while waiting:
         future = waiting.pop(0)
-        if future is None or id(future) in seen:
+        if future is None or id(future) in seen_ids:
             continue
-        seen.add(id(future))
+        seen_ids.add(id(future))
         for callback, _ in getattr(future, "_callbacks", None) or ():
             owner = getattr(callback, "__self__", None)
             if isinstance(owner, asyncio.Task):
@@ -130,23 +130,23 @@ def _waiting_tasks() -> Iterator[asyncio.Task[Any]]:
 
 
 def _enclosed_futures(callback: Any) -> list[Any]:
-    """Return the futures that a callback completes: that of `asyncio.gather`, for example."""
+    """The futures that a callback completes: that of `asyncio.gather`, for example."""
     if isinstance(callback, functools.partial):
         callback = callback.func
     cells = getattr(callback, "__closure__", None) or ()
-    found = []
+    futures = []
     for cell in cells:
         try:
             value = cell.cell_contents
         except ValueError:  # the variable is not yet set
             continue
         if asyncio.isfuture(value):
-            found.append(value)
-    return found
+            futures.append(value)
+    return futures
 
 
 def _client(modules: list[str]) -> str:
-    """Return the name of the client among the modules between a call and the agent's code."""
+    """The name of the client among the modules between a call and the agent's code."""
     for name in _CLIENTS:
         if any(module == name or module.startswith(f"{name}.") for module in modules):
             return name

@@ -117,7 +117,7 @@ class CanonicalReader:
         self._known: dict[CanonicalMessage, CanonicalMessage] = {}
 
     def read(self, messages: Sequence[Message]) -> CanonicalMessages:
-        """Return the messages of a request in canonical form."""
+        """Read the messages of a request into canonical form."""
         builder, start = self._begun(messages)
         for index in range(start, len(messages)):
             builder.add(index, messages[index])
@@ -125,18 +125,18 @@ class CanonicalReader:
         return builder.copy().finished()
 
     def _begun(self, messages: Sequence[Message]) -> tuple[_MessageBuilder, int]:
-        """Return a builder with the first messages of a request, and their number."""
-        for place, (before, builder) in enumerate(self._read):
+        """A builder that has read the first messages of a request, and their number."""
+        for index, (before, builder) in enumerate(self._read):
             count = len(before)
             if 0 < count <= len(messages) and all(map(is_, before, messages)):
                 if count < len(messages):  # The thread goes on.
-                    del self._read[place]
+                    del self._read[index]
                 return builder.copy(), count
         return _MessageBuilder(self._normalize, self._known), 0
 
 
 def without_variable_parts(text: str, normalize: Sequence[Pattern]) -> str:
-    """Return a text with the matches of patterns replaced by `PLACEHOLDER`."""
+    """A text with the matches of patterns replaced by `PLACEHOLDER`."""
     for pattern in normalize:
         text = pattern.replace(text, PLACEHOLDER)
     return text
@@ -149,14 +149,14 @@ class _Result(NamedTuple):
         number: The number of the call.
         call_id: The id of the call.
         tool: The name of the tool.
-        place: The index of the message.
+        position: The index of the message.
         message: The message.
     """
 
     number: int
     call_id: str
     tool: str
-    place: int
+    position: int
     message: CanonicalMessage
 
 
@@ -177,10 +177,10 @@ class _MessageBuilder:
     """
 
     def __init__(
-        self, normalize: Sequence[Pattern], known: dict[CanonicalMessage, CanonicalMessage]
+        self, normalize: Sequence[Pattern], interned: dict[CanonicalMessage, CanonicalMessage]
     ) -> None:
         self._normalize = normalize
-        self._known = known
+        self._known = interned
         self._messages: list[CanonicalMessage] = []
         self._indexes: list[int] = []
         self._orders: list[ResultOrder] = []
@@ -189,12 +189,12 @@ class _MessageBuilder:
         self._results: list[_Result] = []
 
     def copy(self) -> _MessageBuilder:
-        """Return another builder with the same messages."""
-        other = _MessageBuilder(self._normalize, self._known)
-        other._messages, other._indexes = self._messages[:], self._indexes[:]
-        other._orders, other._open = self._orders[:], self._open[:]
-        other._count, other._results = self._count, self._results[:]
-        return other
+        """Another builder with the same messages."""
+        builder = _MessageBuilder(self._normalize, self._known)
+        builder._messages, builder._indexes = self._messages[:], self._indexes[:]
+        builder._orders, builder._open = self._orders[:], self._open[:]
+        builder._count, builder._results = self._count, self._results[:]
+        return builder
 
     def add(self, index: int, message: Message) -> None:
         """Add the message with an index."""
@@ -206,17 +206,17 @@ class _MessageBuilder:
             self._open = []
         role = "system" if message.role == "developer" else message.role
         self._indexes.append(index)
-        found = CanonicalMessage(
+        canonical_message = CanonicalMessage(
             role,
             self._text(message.content or ""),
             calls=tuple(map(self._call, message.tool_calls)),
             name=message.name if role == "user" else "",
             parts=self._parts(message),
         )
-        self._messages.append(self._known.setdefault(found, found))
+        self._messages.append(self._known.setdefault(canonical_message, canonical_message))
 
     def finished(self) -> CanonicalMessages:
-        """Return the messages."""
+        """End the request, and give its messages."""
         self._end_results()
         return CanonicalMessages(tuple(self._messages), tuple(self._indexes), tuple(self._orders))
 
@@ -226,8 +226,8 @@ class _MessageBuilder:
     def _parts(self, message: Message) -> tuple[str, ...]:
         if not message.parts:
             return ()
-        shown = (part for part in message.parts if not is_reasoning(part))
-        return tuple(self._text(canonical(part)) for part in shown)
+        counted_parts = (part for part in message.parts if not is_reasoning(part))
+        return tuple(self._text(canonical(part)) for part in counted_parts)
 
     def _call(self, call: ToolCall) -> CanonicalCall:
         self._count += 1
@@ -240,23 +240,25 @@ class _MessageBuilder:
         value = parse(message.content).value if message.content is not None else ""
         text = value if isinstance(value, str) else canonical(value)
         parts = self._parts(message)
-        found = CanonicalMessage("tool", self._text(text), answers=call.number, parts=parts)
-        result = self._known.setdefault(found, found)
+        canonical_message = CanonicalMessage(
+            "tool", self._text(text), answers=call.number, parts=parts
+        )
+        result = self._known.setdefault(canonical_message, canonical_message)
         return _Result(call.number, message.tool_call_id or call.call_id, call.tool, index, result)
 
     def _answered(self, message: Message) -> _OpenCall:
-        """Return the call that a result answers: by its id, else by its tool, else by its place."""
-        wanted = message.tool_call_id
-        found = next((call for call in self._open if wanted and call.call_id == wanted), None)
-        if found is None:
-            open_calls = [call for call in self._open if not (wanted and call.call_id)]
-            named = (call for call in open_calls if call.tool == message.name)
-            found = next(named, open_calls[0] if open_calls else None)
-        if found is None:  # The provider keeps the message that asked for it.
+        """The call that a result answers: by its id, else by its tool, else by its place."""
+        call_id = message.tool_call_id
+        open_call = next((call for call in self._open if call_id and call.call_id == call_id), None)
+        if open_call is None:
+            open_calls = [call for call in self._open if not (call_id and call.call_id)]
+            same_tool = (call for call in open_calls if call.tool == message.name)
+            open_call = next(same_tool, open_calls[0] if open_calls else None)
+        if open_call is None:  # The provider keeps the message that asked for it.
             self._count += 1
-            return _OpenCall(wanted, message.name, self._count)
-        self._open.remove(found)
-        return found
+            return _OpenCall(call_id, message.name, self._count)
+        self._open.remove(open_call)
+        return open_call
 
     def _end_results(self) -> None:
         results = self._results
@@ -265,5 +267,5 @@ class _MessageBuilder:
             self._orders.append(ResultOrder(numbers, ids, tools))
             results.sort(key=lambda result: result.number)
         self._messages += [result.message for result in results]
-        self._indexes += [result.place for result in results]
+        self._indexes += [result.position for result in results]
         self._results = []

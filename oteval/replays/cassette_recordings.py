@@ -33,7 +33,7 @@ _PATHS = {
 
 
 def recording_of_cassette(path: str | Path) -> Recording:
-    """Return the recording in a cassette.
+    """Read the recording in a cassette.
 
     Args:
         path: A file of vcrpy's YAML or JSON format.
@@ -42,16 +42,16 @@ def recording_of_cassette(path: str | Path) -> Recording:
         InputError: The file cannot be read, or is not a cassette.
     """
     calls: list[RecordedModelCall] = []
-    others: list[Exchange] = []
+    other_exchanges: list[Exchange] = []
     reasons: list[str] = []
     for exchange in read_cassette(path):
-        found = wire_call(exchange)
-        if found is None:
-            others.append(exchange)
+        model_call = wire_call(exchange)
+        if model_call is None:
+            other_exchanges.append(exchange)
             continue
-        calls.append(found.call)
-        if found.problem:
-            reasons.append(f"{call_name(len(calls), found.call)}: {found.problem}")
+        calls.append(model_call.call)
+        if model_call.problem:
+            reasons.append(f"{call_name(len(calls), model_call.call)}: {model_call.problem}")
     if not calls:
         reasons.append("the cassette has no model calls")
     messages = conversation_of(calls)
@@ -62,7 +62,7 @@ def recording_of_cassette(path: str | Path) -> Recording:
         inputs=tuple(_inputs(messages)),
         model_calls=tuple(calls),
         tool_calls=tuple(executions_in(messages)),
-        exchanges=tuple(others),
+        exchanges=tuple(other_exchanges),
     )
 
 
@@ -80,7 +80,7 @@ def _inputs(messages: Sequence[Message]) -> Iterator[str]:
 def cassette_exchanges(
     recording: Recording, *, base_url: str = "", api: str = "chat_completions"
 ) -> list[Exchange]:
-    """Return the exchanges of a recording for a cassette, by their start.
+    """The exchanges of a recording for a cassette, by their start.
 
     Model calls without an exchange are rebuilt; those without an answer are left out.
 
@@ -92,13 +92,13 @@ def cassette_exchanges(
     Raises:
         InputError: The API is unknown.
     """
-    found = list(recording.exchanges)
+    exchanges = list(recording.exchanges)
     for call in recording.model_calls:
         if call.exchange is not None:
-            found.append(call.exchange)
+            exchanges.append(call.exchange)
         elif call.answer is not None or call.error:
-            found.append(_rebuilt(call, call.request.api or api, base_url))
-    return sorted(found, key=lambda one: one.start_ns)
+            exchanges.append(_rebuilt(call, call.request.api or api, base_url))
+    return sorted(exchanges, key=lambda exchange: exchange.start_ns)
 
 
 def _rebuilt(call: RecordedModelCall, name: str, base_url: str) -> Exchange:
@@ -125,7 +125,7 @@ def _rebuilt(call: RecordedModelCall, name: str, base_url: str) -> Exchange:
 
 
 def _response(api: ModelApi, call: RecordedModelCall) -> tuple[int, str, list[bytes]]:
-    """Return the status, the type and the body of a rebuilt response."""
+    """The status, the type and the body of a rebuilt response."""
     if call.answer is None:
         error = api.write_error(call)
         return error.status, "application/json", [error.body]
@@ -135,7 +135,7 @@ def _response(api: ModelApi, call: RecordedModelCall) -> tuple[int, str, list[by
 
 
 def _request_body(request: RecordedRequest, api: str) -> bytes:
-    """Return the body of a rebuilt request; its messages only where they have the API's form."""
+    """The body of a rebuilt request; its messages only where they have the API's form."""
     body: dict[str, object] = {"model": request.model}
     if api == "chat_completions":
         body["messages"] = [message.as_dict() for message in request.messages]

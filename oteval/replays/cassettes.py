@@ -26,7 +26,7 @@ _DECOMPRESSED = ("content-encoding", "content-length", "transfer-encoding")
 
 
 def read_cassette(path: str | Path) -> list[Exchange]:
-    """Return the exchanges of a cassette, in its order.
+    """Read the exchanges of a cassette, in its order.
 
     Args:
         path: A file of vcrpy's YAML or JSON format.
@@ -70,7 +70,7 @@ def write_cassette(exchanges: Iterable[Exchange], path: str | Path) -> int:
         InputError: The file cannot be written.
     """
     path = Path(path)
-    interactions = [_interaction(one) for one in exchanges if one.status]
+    interactions = [_interaction(exchange) for exchange in exchanges if exchange.status]
     document = {"interactions": interactions, "version": _VERSION}
     try:
         if path.suffix == ".json":
@@ -91,14 +91,14 @@ def _exchange(interaction: Mapping[str, Any], number: int) -> Exchange:
     request, response = interaction["request"], interaction["response"]
     headers = _headers(response.get("headers") or {})
     body = _decoded(_bytes((response.get("body") or {}).get("string")), headers)
-    kept = {name: value for name, value in headers.items() if name not in _DECOMPRESSED}
+    sent_headers = {name: value for name, value in headers.items() if name not in _DECOMPRESSED}
     return Exchange(
         method=str(request["method"]).upper(),
         url=str(request["uri"]),
         request_headers=_headers(request.get("headers") or {}),
         request_body=_bytes(request.get("body")),
         status=int(response["status"]["code"]),
-        response_headers=kept,
+        response_headers=sent_headers,
         chunks=(Chunk(body),) if body else (),
         # The order is all that a cassette knows of time.
         start_ns=number,
@@ -106,10 +106,10 @@ def _exchange(interaction: Mapping[str, Any], number: int) -> Exchange:
     )
 
 
-def _headers(given: Mapping[str, Any]) -> dict[str, str]:
+def _headers(headers: Mapping[str, Any]) -> dict[str, str]:
     return {
         str(name).lower(): ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        for name, value in given.items()
+        for name, value in headers.items()
     }
 
 
@@ -120,7 +120,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def _decoded(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return a body without its content encoding; older cassettes keep compressed bodies."""
+    """A body without its content encoding; older cassettes keep compressed bodies."""
     encoding = headers.get("content-encoding", "").strip().lower()
     if not body or encoding in ("", "identity"):
         return body
@@ -163,7 +163,7 @@ def _interaction(exchange: Exchange) -> dict[str, Any]:
 
 
 def _text(body: bytes) -> str | bytes:
-    """Return text where a body is text: YAML then shows it as it is."""
+    """The body as text if it is text: YAML then shows it as it is."""
     try:
         return body.decode()
     except UnicodeDecodeError:

@@ -87,8 +87,8 @@ def _name(program: str) -> str:
 
 
 def _is_harmless(program: str, arguments: Sequence[str]) -> bool:
-    """Return whether Python's own library starts a program that only reads facts."""
-    if len(arguments) > 2 and any(each.startswith(_TRACKER) for each in arguments):
+    """Whether Python's own library starts a program that only reads facts."""
+    if len(arguments) > 2 and any(argument.startswith(_TRACKER) for argument in arguments):
         return _PYTHON.match(_name(program)) is not None
     # `ctypes.util` asks a shell for the compiler.
     is_listed = _name(program) in _READS_FACTS or _name(program) == "sh"
@@ -96,7 +96,7 @@ def _is_harmless(program: str, arguments: Sequence[str]) -> bool:
 
 
 def _starter() -> str:
-    """Return the module that starts the program, behind those that start programs."""
+    """The module that starts the program, behind those that start programs."""
     frame = sys._getframe(1)
     passed = ("subprocess", "os", __name__, f"{__package__}.audited_calls")
     while frame is not None:
@@ -114,7 +114,7 @@ def _library() -> str:
 
 
 def _is_guarded(program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether a program is a Python process into which this replay is loaded."""
+    """Whether a program is a Python process into which this replay is loaded."""
     if VARIABLE not in environment or "command_child" not in environment[VARIABLE]:
         return False
     if str(FOLDER) not in environment.get("PYTHONPATH", "").split(os.pathsep):
@@ -123,7 +123,7 @@ def _is_guarded(program: str, arguments: Sequence[str], environment: Mapping[str
 
 
 def _interpreter(program: str) -> list[str]:
-    """Return the command of the interpreter that runs a program; [] if it is not Python."""
+    """The command of the interpreter that runs a program; [] if it is not Python."""
     if _PYTHON.match(_name(program)):
         return [program]
     path = _found(program)
@@ -147,7 +147,7 @@ def _found(program: str) -> Path:
 
 
 def _reads_environment(command: Sequence[str]) -> bool:
-    """Return whether a command of Python reads the environment when it starts."""
+    """Whether a command of Python reads the environment when it starts."""
     if not command or not _PYTHON.match(_name(command[0])):
         return False
     options = iter(command[1:])
@@ -214,20 +214,20 @@ def carry_into_processes(patches: Patches) -> None:
     start = subprocess.Popen.__init__
 
     @functools.wraps(start)
-    def start_carrying(self: Any, args: Any, *rest: Any, **options: Any) -> None:
+    def start_carrying(self: Any, args: Any, *options_by_position: Any, **options: Any) -> None:
         own, texts = options.get("env"), _texts(args)
         if own is not None and texts and replay_of_call() is not None:
             program = _text(options.get("executable") or texts[0])
             carried = _with_replay(_environment(own) or {})
             if _is_guarded(program, texts, carried):
                 options["env"] = carried
-        start(self, args, *rest, **options)
+        start(self, args, *options_by_position, **options)
 
     patches.set(subprocess.Popen, "__init__", start_carrying)
 
 
 def _with_replay(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment with the variables that load the replay of this command."""
+    """An environment with the variables that load the replay of this command."""
     paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     carried = {**environment, "PYTHONPATH": os.pathsep.join([str(FOLDER), *paths])}
     return {**carried, VARIABLE: os.environ.get(VARIABLE, "")}
@@ -240,17 +240,17 @@ def guard_fork_exec(patches: Patches) -> None:
     fork_exec = _posixsubprocess.fork_exec
 
     @functools.wraps(fork_exec)
-    def guarded_fork_exec(args: Any, executables: Any, *rest: Any) -> Any:
+    def guarded_fork_exec(args: Any, executables: Any, *options: Any) -> Any:
         program = next(iter(_texts(executables)), "")
-        environment = rest[3] if len(rest) > 3 else None
+        environment = options[3] if len(options) > 3 else None
         _started(program, _texts(args), _environment_list(environment))
-        return fork_exec(args, executables, *rest)
+        return fork_exec(args, executables, *options)
 
     patches.set(_posixsubprocess, "fork_exec", guarded_fork_exec)
 
 
 def _environment_list(values: Any) -> Mapping[str, str] | None:
-    """Return the environment of ``NAME=value`` entries; None for this process's."""
+    """The environment of ``NAME=value`` entries; None for this process's."""
     if values is None:
         return None
     pairs = (entry.partition("=") for entry in _texts(values))

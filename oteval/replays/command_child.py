@@ -85,9 +85,9 @@ class _ReplayedProcess:
         self._session.finish(is_complete=raised is None)
         self._write(verified(self._session, raised))
 
-    def _write(self, found: VerifiedSession) -> None:
-        found = replace(found, seconds=time.monotonic() - self._began)
+    def _write(self, outcome: VerifiedSession) -> None:
+        outcome = replace(outcome, seconds=time.monotonic() - self._began)
         self._session.keep(self._results.parent)
         partial = self._results / f"{os.getpid()}.partial"
-        partial.write_text(json.dumps(found.as_dict()), "utf-8")
+        partial.write_text(json.dumps(outcome.as_dict()), "utf-8")
         partial.rename(partial.with_suffix(".json"))

@@ -66,12 +66,14 @@ class CommandRunner:
         results.mkdir()
         began = time.monotonic()
         status = self._run(job, results)
-        found = self._result(job, results, status)
-        found = replace(found, session=job.session, seconds=time.monotonic() - began)
-        return found if found.status == "passed" else replace(found, output=end_of(job.output))
+        outcome = self._result(job, results, status)
+        outcome = replace(outcome, session=job.session, seconds=time.monotonic() - began)
+        return (
+            outcome if outcome.status == "passed" else replace(outcome, output=end_of(job.output))
+        )
 
     def _run(self, job: ReplayJob, results: Path) -> int | None:
-        """Return the exit status of the command; None if it was killed for taking too long."""
+        """Run the command; its exit status, or None if it was killed for taking too long."""
         if self._is_stopped:
             raise ConfigError("the verification was interrupted")
         with job.output.open("wb") as output, _standard_input(self._command, job) as lines:
@@ -102,8 +104,8 @@ class CommandRunner:
     def _arguments(self, job: ReplayJob) -> list[str]:
         first = job.inputs[0] if job.inputs else ""
         return [
-            each.replace("{input}", first).replace("{session}", job.session)
-            for each in self._command
+            argument.replace("{input}", first).replace("{session}", job.session)
+            for argument in self._command
         ]
 
     def _environment(self, job: ReplayJob, results: Path) -> dict[str, str]:
@@ -125,20 +127,22 @@ class CommandRunner:
         return variables
 
     def _result(self, job: ReplayJob, results: Path, status: int | None) -> VerifiedSession:
-        """Return the result of the command from those of its processes."""
+        """The result of the command from those of its processes."""
         written = [
             VerifiedSession.from_dict(json.loads(path.read_text("utf-8")))
             for path in sorted(results.glob("*.json"))
         ]
-        found = combined(written)
-        if status is None and (found is None or found.status == "passed"):
+        outcome = combined(written)
+        if status is None and (outcome is None or outcome.status == "passed"):
             text = f"no end after {self._timeout:g} s"
-            return VerifiedSession(job.session, "timeout", text, found.result if found else None)
-        if found is None:
+            return VerifiedSession(
+                job.session, "timeout", text, outcome.result if outcome else None
+            )
+        if outcome is None:
             return _without_result(job.session, results, status)
-        if found.status == "passed" and status and not found.detail:
-            return replace(found, status="error", detail=_ended(status))
-        return found
+        if outcome.status == "passed" and status and not outcome.detail:
+            return replace(outcome, status="error", detail=_ended(status))
+        return outcome
 
     def close(self) -> None:
         """Do nothing: each command has ended with its session."""
@@ -157,9 +161,9 @@ def _reports(results: Path) -> Path:
 
 
 def _without_result(session: str, results: Path, status: int | None) -> VerifiedSession:
-    """Return the result of a command none of whose processes gave one."""
+    """The result of a command none of whose processes gave one."""
     processes = read_reports(_reports(results))
-    problems = [each.problem for each in processes if each.problem]
+    problems = [report.problem for report in processes if report.problem]
     if problems:
         return VerifiedSession(session, "not_replayed", problems[0])
     if processes:
@@ -173,7 +177,7 @@ def _without_result(session: str, results: Path, status: int | None) -> Verified
 
 
 def _ended(status: int | None) -> str:
-    """Return how a process ended, for people."""
+    """The end of a process, for people."""
     if status is None or status >= 0:
         return f"the command ended with status {status}"
     with suppress(ValueError):
@@ -184,7 +188,7 @@ def _ended(status: int | None) -> str:
 @contextmanager
 def _standard_input(command: Sequence[str], job: ReplayJob) -> Iterator[IO[bytes]]:
     """Open the standard input of a command: the user's messages, one a line."""
-    is_argument = any("{input}" in each for each in command)
+    is_argument = any("{input}" in argument for argument in command)
     path = job.output.with_name("input.txt")
     path.write_text("" if is_argument else "".join(f"{text}\n" for text in job.inputs), "utf-8")
     with path.open("rb") as file:

@@ -38,32 +38,32 @@ class Conversation:
             answer: The answer; None if the call failed.
         """
         spoken = [message for message in request if message.role not in _INSTRUCTIONS]
-        known = self._threads.shared(spoken)
-        new = [*self._new_instructions(request), *spoken[known:]]
+        repeated_count = self._threads.shared(spoken)
+        new = [*self._new_instructions(request), *spoken[repeated_count:]]
         self.messages += new
-        said = [] if answer is None else [answer]
-        self.messages += said
-        self._threads.add([*spoken, *said])
-        for message in (*new, *said):
+        answers = [] if answer is None else [answer]
+        self.messages += answers
+        self._threads.add([*spoken, *answers])
+        for message in (*new, *answers):
             self._calls |= {call.id: call for call in message.tool_calls if call.id}
         return new
 
     def _new_instructions(self, request: Sequence[Message]) -> list[Message]:
-        found = [
+        new_instructions = [
             message
             for message in request
             if message.role in _INSTRUCTIONS and message.content not in self._instructions
         ]
-        self._instructions |= {message.content for message in found}
-        return found
+        self._instructions |= {message.content for message in new_instructions}
+        return new_instructions
 
     def call_of(self, result: Message) -> ToolCall | None:
-        """Return the call that a tool's message answers, if the messages so far have it."""
+        """The call that a tool's message answers, if the messages so far have it."""
         return self._calls.get(result.tool_call_id)
 
 
 def _key(message: Message) -> _Key:
-    """Return the parts of a message that agents send again as they are; ids may change."""
+    """Key a message by the parts that agents send again unchanged; ids may change."""
     calls = tuple((call.name, canonical(call.arguments)) for call in message.tool_calls)
     return message.role, message.content or "", calls
 
@@ -86,7 +86,7 @@ class _Threads:
         self._ends.add(node)
 
     def shared(self, messages: Sequence[Message]) -> int:
-        """Return how long the beginning is that a list has in common with another one.
+        """The length of the beginning that a list shares with another one.
 
         One of the two must be the whole beginning.
         """
@@ -94,23 +94,23 @@ class _Threads:
         for length, message in enumerate(messages):
             if node in self._ends:
                 longest = length
-            found = self._next.get((node, self._number(message)))
-            if found is None:
+            next_node = self._next.get((node, self._number(message)))
+            if next_node is None:
                 return longest
-            node = found
+            node = next_node
         return len(messages)
 
     def _number(self, message: Message) -> int:
-        seen = self._seen.get(id(message))
-        if seen is not None:
-            return seen[1]
+        numbered = self._seen.get(id(message))
+        if numbered is not None:
+            return numbered[1]
         number = self._numbers.setdefault(_key(message), len(self._numbers))
         self._seen[id(message)] = (message, number)
         return number
 
 
 def conversation_of(calls: Iterable[RecordedModelCall]) -> tuple[Message, ...]:
-    """Return the messages that an agent and its models exchanged, without instructions.
+    """The messages that an agent and its models exchanged, without instructions.
 
     Args:
         calls: The model calls, in order.
@@ -118,10 +118,10 @@ def conversation_of(calls: Iterable[RecordedModelCall]) -> tuple[Message, ...]:
     conversation = Conversation()
     for call in calls:
         conversation.add(call.request.messages, call.answer)
-    return tuple(one for one in conversation.messages if one.role not in _INSTRUCTIONS)
+    return tuple(message for message in conversation.messages if message.role not in _INSTRUCTIONS)
 
 
 def last_answer(calls: Iterable[RecordedModelCall]) -> str:
-    """Return the text of the last answer that asks for no tools; "" if there is none."""
-    said = [call.answer for call in calls if call.answer and not call.answer.client_calls]
-    return (said[-1].content or "") if said else ""
+    """The text of the last answer that asks for no tools; "" if there is none."""
+    answers = [call.answer for call in calls if call.answer and not call.answer.client_calls]
+    return (answers[-1].content or "") if answers else ""

@@ -46,7 +46,7 @@ class Coverage:
     @property
     def text(self) -> str:
         """The counts that are not 0, such as ``5 exact, 1 missing``."""
-        shown = [
+        counts = [
             (self.exact, "exact"),
             (self.normalized, "normalized"),
             (self.policy, "by policy"),
@@ -54,28 +54,28 @@ class Coverage:
             (self.ran, "ran"),
             (len(self.blocked), "blocked"),
         ]
-        return ", ".join(f"{count} {name}" for count, name in shown if count) or "no tools"
+        return ", ".join(f"{count} {name}" for count, name in counts if count) or "no tools"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**found, "blocked": list(self.blocked)}
+        """The JSON form."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "blocked": list(self.blocked)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Coverage:
-        """Return the coverage of a JSON form."""
-        known = {field.name for field in fields(cls)}
-        given = {name: item for name, item in value.items() if name in known}
-        return cls(**{**given, "blocked": tuple(given.get("blocked", ()))})
+        """Read the JSON form."""
+        names = {field.name for field in fields(cls)}
+        values = {name: item for name, item in value.items() if name in names}
+        return cls(**{**values, "blocked": tuple(values.get("blocked", ()))})
 
     @classmethod
     def total(cls, parts: Iterable[Coverage]) -> Coverage:
-        """Return the sum of several coverages."""
+        """Add up coverages."""
         all_of_them = list(parts)
         sums = {
-            field.name: sum(getattr(one, field.name) for one in all_of_them)
+            field.name: sum(getattr(part, field.name) for part in all_of_them)
             for field in fields(cls)
             if field.name != "blocked"
         }
-        lines = dict.fromkeys(line for one in all_of_them for line in one.blocked)
+        lines = dict.fromkeys(line for part in all_of_them for line in part.blocked)
         return cls(**sums, blocked=tuple(lines))

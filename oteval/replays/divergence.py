@@ -80,7 +80,7 @@ class Divergence:
     suggestion: str = ""
 
     def text(self) -> str:
-        """Return the divergence as plain text of several lines."""
+        """The divergence as plain text of several lines."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -93,20 +93,20 @@ class Divergence:
         if self.suggestion:
             yield f"  {self.suggestion}"
 
-    def same_as(self, other: Divergence) -> bool:
-        """Return whether another divergence has the same cause: the same change of a message."""
+    def same_as(self, divergence: Divergence) -> bool:
+        """Whether both have the same cause: the same change of a message."""
         return (self.kind, value_text(self.recorded), value_text(self.actual)) == (
-            other.kind,
-            value_text(other.recorded),
-            value_text(other.actual),
+            divergence.kind,
+            value_text(divergence.recorded),
+            value_text(divergence.actual),
         )
 
     def at(self, line: str) -> Divergence:
-        """Return the divergence with the line of the agent's code."""
+        """A copy that names the line of the agent's code."""
         return replace(self, line=line)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "kind": self.kind,
             "summary": self.summary,
@@ -120,12 +120,12 @@ class Divergence:
 
 
 def diverged(divergence: Divergence) -> ReplayDiverged:
-    """Return the exception for a divergence."""
+    """Make the exception for a divergence."""
     return ReplayDiverged(divergence.text(), divergence)
 
 
 def missing_call(number: int, messages: tuple[Message, ...], later: int) -> Divergence:
-    """Return the divergence of a model call that the agent did not make.
+    """The divergence of a model call that the agent did not make.
 
     Args:
         number: The number of the call, from 1.
@@ -143,7 +143,7 @@ def missing_call(number: int, messages: tuple[Message, ...], later: int) -> Dive
 
 
 def early_tool(name: str, arguments: Mapping[str, Any]) -> Divergence:
-    """Return the divergence of a tool that ran before the model asked for it."""
+    """The divergence of a tool that ran before the model asked for it."""
     return Divergence(
         "tool_order",
         f"the tool {name} ran before the model asked for it",
@@ -152,7 +152,7 @@ def early_tool(name: str, arguments: Mapping[str, Any]) -> Divergence:
 
 
 def missing_result(name: str, arguments: Mapping[str, Any]) -> Divergence:
-    """Return the divergence of a tool whose result the recording does not contain."""
+    """The divergence of a tool whose result the recording does not contain."""
     return Divergence(
         "tool_call",
         f"the recording does not contain the result of the tool {name}",
@@ -162,7 +162,7 @@ def missing_result(name: str, arguments: Mapping[str, Any]) -> Divergence:
 
 
 def value_text(value: Any) -> str:
-    """Return a recorded or actual value as text."""
+    """A recorded or actual value as text."""
     if value is None:
         return "(nothing)"
     if isinstance(value, Message):
@@ -193,5 +193,5 @@ def _compared(recorded: str, actual: str) -> Iterator[str]:
     start = shared - _LEAD if shared > 3 * _LEAD else 0
     for name, text in (("recorded", recorded), ("actual", actual)):
         lead = "… " if start else ""
-        rest = " …" if len(text) > start + _LENGTH else ""
-        yield f"  {name + ':':<10}{lead}{text[start : start + _LENGTH]}{rest}"
+        ellipsis = " …" if len(text) > start + _LENGTH else ""
+        yield f"  {name + ':':<10}{lead}{text[start : start + _LENGTH]}{ellipsis}"

@@ -44,12 +44,12 @@ class _Found:
     Attributes:
         name: The tool's name.
         arguments: The arguments.
-        place: The index of the recorded execution, or None.
+        recorded_index: The index of the recorded execution, or None.
     """
 
     name: str
     arguments: Any
-    place: int | None
+    recorded_index: int | None
 
 
 class ExecutedTools:
@@ -71,8 +71,10 @@ class ExecutedTools:
             arguments: The arguments, as the agent gave them.
             recorded: The recorded execution that answers it, or None.
         """
-        shown = recorded.arguments if recorded is not None else arguments
-        self._events.append(_Intercepted(name, {} if shown is None else shown, recorded))
+        executed_arguments = recorded.arguments if recorded is not None else arguments
+        self._events.append(
+            _Intercepted(name, {} if executed_arguments is None else executed_arguments, recorded)
+        )
 
     def requested(self, call: RecordedModelCall) -> None:
         """Add a request to a model, with its answer."""
@@ -84,14 +86,14 @@ class ExecutedTools:
         return [event for event in self._events if isinstance(event, RecordedModelCall)]
 
     def calls(self) -> list[ToolExecution]:
-        """Return the executions in order: names and arguments."""
-        found = list(self._found())
-        for end in range(1, len(found)):
+        """The executions in order, as names and arguments."""
+        executions = list(self._found())
+        for end in range(1, len(executions)):
             at = end
-            while at and self._is_swapped(found[at - 1], found[at]):
-                found[at - 1], found[at] = found[at], found[at - 1]
+            while at and self._is_swapped(executions[at - 1], executions[at]):
+                executions[at - 1], executions[at] = executions[at], executions[at - 1]
                 at -= 1
-        return [(one.name, one.arguments) for one in found]
+        return [(execution.name, execution.arguments) for execution in executions]
 
     def _found(self) -> Iterator[_Found]:
         free = dict(enumerate(self._recorded))
@@ -101,9 +103,16 @@ class ExecutedTools:
         conversation = Conversation()
         for event in self._events:
             if isinstance(event, _Intercepted):
-                place = next((at for at, one in free.items() if one is event.recorded), None)
-                free.pop(-1 if place is None else place, None)
-                yield _Found(event.name, event.arguments, place)
+                index = next(
+                    (
+                        recorded_index
+                        for recorded_index, recorded_call in free.items()
+                        if recorded_call is event.recorded
+                    ),
+                    None,
+                )
+                free.pop(-1 if index is None else index, None)
+                yield _Found(event.name, event.arguments, index)
                 continue
             new = conversation.add(event.request.messages, event.answer)
             for message in new:
@@ -111,15 +120,19 @@ class ExecutedTools:
                 if message.role != "tool" or call is None or call.name in names or call.id in ids:
                     continue
                 arguments = {} if call.arguments is None else call.arguments
-                place = _place_of(call.id, call.name, arguments, free)
-                free.pop(-1 if place is None else place, None)
-                yield _Found(call.name, arguments, place)
+                index = _place_of(call.id, call.name, arguments, free)
+                free.pop(-1 if index is None else index, None)
+                yield _Found(call.name, arguments, index)
 
-    def _is_swapped(self, one: _Found, other: _Found) -> bool:
-        """Return whether two executions overlapped in the recording, which has them swapped."""
-        if one.place is None or other.place is None or one.place < other.place:
+    def _is_swapped(self, earlier: _Found, later: _Found) -> bool:
+        """Whether two executions overlapped in the recording, which has them swapped."""
+        if (
+            earlier.recorded_index is None
+            or later.recorded_index is None
+            or earlier.recorded_index < later.recorded_index
+        ):
             return False
-        first, second = self._recorded[other.place], self._recorded[one.place]
+        first, second = self._recorded[later.recorded_index], self._recorded[earlier.recorded_index]
         is_timed = first.start_ns and second.start_ns
         return bool(is_timed) and second.start_ns < first.end_ns
 
@@ -127,31 +140,35 @@ class ExecutedTools:
 def _place_of(
     call_id: str, name: str, arguments: Any, free: dict[int, RecordedToolCall]
 ) -> int | None:
-    """Return the index of the recorded execution of a call: by its id, else by its content."""
-    by_id = (at for at, one in free.items() if call_id and one.call_id == call_id)
-    wanted = canonical(arguments)
+    """The index of the recorded execution of a call: by its id, else by its content."""
+    by_id = (
+        index
+        for index, recorded_call in free.items()
+        if call_id and recorded_call.call_id == call_id
+    )
+    arguments_json = canonical(arguments)
     same = (
-        at
-        for at, one in free.items()
-        if one.name == name and canonical(one.arguments or {}) == wanted
+        index
+        for index, recorded_call in free.items()
+        if recorded_call.name == name and canonical(recorded_call.arguments or {}) == arguments_json
     )
     return next(by_id, next(same, None))
 
 
 def recorded_executions(recording: Recording) -> list[ToolExecution]:
-    """Return the executions of tools that a replay of a recording has, if it is the same.
+    """The executions of tools that a replay of a recording has, if it is the same.
 
     Tools inside of other tools are not among them, because the outer one is answered.
     """
     tools = [
-        one
-        for one in recording.tool_calls
-        if one.start_ns and not _is_inside(one, recording.tool_calls)
+        tool
+        for tool in recording.tool_calls
+        if tool.start_ns and not _is_inside(tool, recording.tool_calls)
     ]
-    calls = [one for one in recording.model_calls if not _is_inside(one, recording.tool_calls)]
+    calls = [call for call in recording.model_calls if not _is_inside(call, recording.tool_calls)]
     executed = ExecutedTools(recording.tool_calls)
     events: list[RecordedToolCall | RecordedModelCall] = [*tools, *calls]
-    for event in sorted(events, key=lambda one: one.start_ns):
+    for event in sorted(events, key=lambda event: event.start_ns):
         if isinstance(event, RecordedToolCall):
             executed.intercepted(event.name, event.arguments, event)
         else:
@@ -160,14 +177,14 @@ def recorded_executions(recording: Recording) -> list[ToolExecution]:
 
 
 def _is_inside(
-    one: RecordedToolCall | RecordedModelCall, tools: Sequence[RecordedToolCall]
+    event: RecordedToolCall | RecordedModelCall, tools: Sequence[RecordedToolCall]
 ) -> bool:
-    """Return whether something happened inside a tool that a replay answers."""
+    """Whether something happened inside a tool that a replay answers."""
     return any(
         not tool.runs_agent
-        and tool is not one
-        and 0 < tool.start_ns <= one.start_ns
-        and 0 < one.end_ns <= tool.end_ns
-        and (tool.start_ns, tool.end_ns) != (one.start_ns, one.end_ns)
+        and tool is not event
+        and 0 < tool.start_ns <= event.start_ns
+        and 0 < event.end_ns <= tool.end_ns
+        and (tool.start_ns, tool.end_ns) != (event.start_ns, event.end_ns)
         for tool in tools
     )

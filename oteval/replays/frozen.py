@@ -72,12 +72,12 @@ class FrozenSources:
             numpy.random.seed(int.from_bytes(seed[:4]))
 
     def digest(self, purpose: str) -> bytes:
-        """Return 16 bytes for a purpose, by the session and the number of the call."""
+        """16 bytes for a purpose, by the session and the number of the call."""
         text = f"{self.session}\0{self._call}\0{purpose}"
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     def next_uuid(self, version: int) -> uuid.UUID:
-        """Return the next uuid."""
+        """The next uuid."""
         return uuid.UUID(bytes=self.digest(f"uuid{next(self._uuids)}"), version=version)
 
 
@@ -119,7 +119,7 @@ def freeze(names: Collection[str], *, session: str, start_ns: int) -> Iterator[F
 
 
 def freezable(names: Collection[str]) -> tuple[str, ...]:
-    """Return the names of sources, checked.
+    """Check the names of sources.
 
     Raises:
         ConfigError: A name is unknown.
@@ -181,7 +181,7 @@ class _CountedRandom:
         self._sources = sources
 
     def urandom(self, size: int) -> bytes:
-        """Return bytes for a uuid."""
+        """Bytes for a uuid."""
         return self._sources.next_uuid(4).bytes[:size]
 
     def __getattr__(self, name: str) -> Any:

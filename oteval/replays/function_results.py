@@ -30,7 +30,7 @@ _MAX_DEPTH = 4
 
 
 def give_result(answer: ToolAnswer, function: Callable[..., Any]) -> Any:
-    """Return the recorded result of a function, or raise its recorded error.
+    """Give a function's recorded result, or raise its recorded error.
 
     Args:
         answer: The answer.
@@ -60,7 +60,7 @@ def _declares_result(function: Callable[..., Any]) -> bool:
 
 
 def _value_of(text: str) -> Any:
-    """Return the value that a text stands for, as JSON or as Python's ``str`` writes it."""
+    """The value that a text stands for, as JSON or as Python's ``str`` writes it."""
     for read in (loads, ast.literal_eval):
         try:
             return read(text)
@@ -70,7 +70,7 @@ def _value_of(text: str) -> Any:
 
 
 def _returns_text(function: Any, depth: int) -> bool | None:
-    """Return whether all results of a function are text; None if its source does not tell."""
+    """Whether all results of a function are text; None if its source does not tell."""
     definition = _definition(function)
     if definition is None:
         return None
@@ -103,7 +103,7 @@ def _returned_values(definition: ast.AST) -> Iterator[ast.expr]:
 
 
 def _is_text(value: ast.expr, definition: ast.AST, function: Any, depth: int) -> bool | None:
-    """Return whether an expression is a text; None if that is not known."""
+    """Whether an expression is a text; None if that is not known."""
     if isinstance(value, ast.JoinedStr):
         return True
     if isinstance(value, ast.Constant):
@@ -125,7 +125,7 @@ def _is_text(value: ast.expr, definition: ast.AST, function: Any, depth: int) ->
 
 
 def _is_assigned_text(name: str, definition: ast.AST, function: Any, depth: int) -> bool | None:
-    """Return whether all values that a function assigns to a variable are texts."""
+    """Whether all values that a function assigns to a variable are texts."""
     values = [
         node.value
         for node in ast.walk(definition)
@@ -149,7 +149,7 @@ def _is_text_call(call: ast.Call, function: Any, depth: int) -> bool | None:
 
 
 def _makes_text(function: Any, text: str) -> bool:
-    """Return whether a function's own texts begin with the text of an error.
+    """Whether a function's own texts begin with the text of an error.
 
     Such an error was returned as a text; others were raised.
     """

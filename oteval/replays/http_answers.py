@@ -90,12 +90,12 @@ class HttpAnswer:
 
 
 def live_answer() -> HttpAnswer:
-    """Return the answer that has the request sent for real."""
+    """The answer that lets the request through to the network."""
     return HttpAnswer(is_live=True)
 
 
 def exchange_answer(exchange: Exchange) -> HttpAnswer:
-    """Return the answer of a recorded exchange."""
+    """Give the response of a recorded exchange."""
     headers = {
         name: value
         for name, value in exchange.response_headers.items()
@@ -113,13 +113,13 @@ def exchange_answer(exchange: Exchange) -> HttpAnswer:
 
 
 def has_whole_answer(exchange: Exchange) -> bool:
-    """Return whether an exchange has a model's whole answer, though it was not read to its end."""
+    """Whether an exchange has a model's whole answer, though it was not read to its end."""
     api = api_of(exchange.method, exchange.url)
     return api is not None and api.is_finished(exchange.response_body)
 
 
 def _end_of(exchange: Exchange) -> str:
-    """Return the error of reading on where the recorded agent stopped, or ""."""
+    """The error for reading on after the recorded agent stopped, or ""."""
     if exchange.is_complete or has_whole_answer(exchange):
         return ""
     return (
@@ -129,7 +129,7 @@ def _end_of(exchange: Exchange) -> str:
 
 
 def model_answer(call: RecordedModelCall, request: RecordedRequest, api: ModelApi) -> HttpAnswer:
-    """Return the answer of a recorded model call.
+    """Give the answer of a recorded model call.
 
     An answer is rebuilt if the exchange was not recorded, or if one of the requests is for a
     stream and the other is not.
@@ -154,7 +154,7 @@ def model_answer(call: RecordedModelCall, request: RecordedRequest, api: ModelAp
 
 
 def _fits(exchange: Exchange, recorded: RecordedRequest, request: RecordedRequest) -> bool:
-    """Return whether a recorded response has the form that a request expects."""
+    """Whether a recorded response has the form that a request expects."""
     is_error = exchange.status >= 400 or exchange.status == 0
     same_api = not recorded.api or recorded.api == request.api
     return is_error or (recorded.is_stream == request.is_stream and same_api)
@@ -168,7 +168,7 @@ def _answer(
 
 
 def refusal(divergence: Divergence) -> HttpAnswer:
-    """Return an HTTP error about a divergence, after which clients do not try again."""
+    """The HTTP error of a divergence; clients do not retry after it."""
     error = {
         "message": f"oteval replay: {divergence.summary}",
         "type": "replay_diverged",
@@ -181,7 +181,7 @@ def refusal(divergence: Divergence) -> HttpAnswer:
 
 
 def parsed(api: ModelApi, request: HttpRequest) -> RecordedRequest:
-    """Return a request to a model in the form that all APIs share; unreadable ones are empty."""
+    """Parse a request to a model into the form that all APIs share; an unreadable one is empty."""
     try:
         return replace(api.parse_request(request.body, request.url), api=api.name)
     except InputError:

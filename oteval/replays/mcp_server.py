@@ -28,21 +28,21 @@ _ANY_OBJECT = {"type": "object"}
 
 
 def mcp_server(player: Player) -> Server[Any]:
-    """Return a server that answers the tools of a player's recording."""
+    """Make a server that answers the tools of a player's recording."""
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=recorded_tools(player.recording))
 
     async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
-            found = await asyncio.to_thread(
+            execution = await asyncio.to_thread(
                 player.answer_tool, params.name, dict(params.arguments or {})
             )
         except ReplayDiverged as error:
             return _result(f"oteval replay: {error}", is_error=True)
-        if found is None:
+        if execution is None:
             return _result("oteval replay: this endpoint cannot run tools", is_error=True)
-        return _result(found.result or "", is_error=found.is_error)
+        return _result(execution.result or "", is_error=execution.is_error)
 
     return Server(
         f"oteval-replay-{player.recording.session[:12]}",
@@ -53,7 +53,7 @@ def mcp_server(player: Player) -> Server[Any]:
 
 
 def mcp_app(player: Player, path: str) -> Starlette:
-    """Return an ASGI application that serves a player's tools over streamable HTTP.
+    """Make an ASGI application that serves a player's tools over streamable HTTP.
 
     Args:
         player: The player.
@@ -80,20 +80,20 @@ def serve_stdio(player: Player) -> None:
 
 
 def recorded_tools(recording: Recording) -> list[types.Tool]:
-    """Return the tools of a recording, in the order in which they first appear."""
+    """The tools of a recording, in the order in which they first appear."""
     tools: dict[str, types.Tool] = {}
     for call in recording.model_calls:
         for definition in call.request.tools:
-            found = _tool(definition)
-            if found is not None:
-                tools.setdefault(found.name, found)
+            tool = _tool(definition)
+            if tool is not None:
+                tools.setdefault(tool.name, tool)
     for run in recording.tool_calls:
         tools.setdefault(run.name, types.Tool(name=run.name, input_schema=_ANY_OBJECT))
     return list(tools.values())
 
 
 def _tool(definition: Mapping[str, Any]) -> types.Tool | None:
-    """Return a tool of a definition in OpenAI's format, None for tools of the provider."""
+    """A tool of a definition in OpenAI's format, None for tools of the provider."""
     function = definition.get("function", definition)
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str) or not name:

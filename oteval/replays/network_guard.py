@@ -202,17 +202,17 @@ def _patch_sockets(patches: Patches) -> None:
         return accepted, address
 
     @functools.wraps(sendto)
-    def guarded_sendto(self: Any, data: Any, *rest: Any) -> Any:
-        _check_address(self, rest[-1] if rest else None)
-        return sendto(self, data, *rest)
+    def guarded_sendto(self: Any, data: Any, *flags_and_address: Any) -> Any:
+        _check_address(self, flags_and_address[-1] if flags_and_address else None)
+        return sendto(self, data, *flags_and_address)
 
     @functools.wraps(sendmsg)
-    def guarded_sendmsg(self: Any, buffers: Any, *rest: Any) -> Any:
-        if len(rest) == 3 and rest[2] is not None:
-            _check_address(self, rest[2])
+    def guarded_sendmsg(self: Any, buffers: Any, *options: Any) -> Any:
+        if len(options) == 3 and options[2] is not None:
+            _check_address(self, options[2])
         else:
             _check_open(self)
-        return sendmsg(self, buffers, *rest)
+        return sendmsg(self, buffers, *options)
 
     replaced: tuple[tuple[str, _Function], ...] = (
         ("connect", guarded_connect),
@@ -288,12 +288,12 @@ _AUDITED: dict[str, Callable[..., None]] = {
 }
 
 
-def _of_addrinfo(found: Any) -> list[str]:
-    return [str(entry[4][0]) for entry in found]
+def _of_addrinfo(entries: Any) -> list[str]:
+    return [str(entry[4][0]) for entry in entries]
 
 
-def _of_hosts(found: Any) -> list[str]:
-    return [found] if isinstance(found, str) else [str(address) for address in found[2]]
+def _of_hosts(answer: Any) -> list[str]:
+    return [answer] if isinstance(answer, str) else [str(address) for address in answer[2]]
 
 
 def _guarded_resolver(resolve: _Function, addresses: Callable[[Any], list[str]]) -> _Function:
@@ -303,18 +303,18 @@ def _guarded_resolver(resolve: _Function, addresses: Callable[[Any], list[str]])
         if name is None:
             return resolve(host, *args, **kwargs)
         _resolve_attempt(name)
-        found = resolve(host, *args, **kwargs)
+        answer = resolve(host, *args, **kwargs)
         replay = current_replay()
         if replay is not None:
-            for known in (replay.allowed, replay.models):
-                known.resolved(name, addresses(found))
-        return found
+            for addresses_in_use in (replay.allowed, replay.models):
+                addresses_in_use.resolved(name, addresses(answer))
+        return answer
 
     return guarded_resolve
 
 
 def _host_text(host: Any) -> str | None:
-    """Return a name that resolving would ask a server for, or None."""
+    """A name that resolving would ask a server for, or None."""
     if isinstance(host, (bytes, bytearray)):
         host = host.decode("ascii", "replace")
     return None if not isinstance(host, str) or is_local_name(host) else host
@@ -348,7 +348,7 @@ def _guarded_loop_method(name: str, method: _Function) -> _Function:
 
 
 def _loop_target(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the host and port of a call of an event loop's method."""
+    """The host and port of a call of an event loop's method."""
     if name == "getaddrinfo":
         return (args[0] if args else kwargs.get("host")), None
     if name == "create_connection":
@@ -419,7 +419,7 @@ def _grpc_attempt(target: Any) -> None:
 
 
 def _refused(grpc: Any, text: str) -> Exception:
-    """Return the error of a refused call, which gRPC's clients do not repeat."""
+    """The error of a refused call, which gRPC's clients do not repeat."""
 
     class Refused(grpc.RpcError):  # type: ignore[misc]
         def code(self) -> Any:

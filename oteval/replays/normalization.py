@@ -34,7 +34,7 @@ _COMPILED = tuple(map(Pattern, _PATTERNS))
 
 
 def suggest_normalization(recorded: str, actual: str) -> str:
-    """Return the pattern by which two texts become equal, or "" if none does.
+    """The pattern by which two texts become equal, or "" if none does.
 
     Args:
         recorded: The recorded text.
@@ -52,33 +52,33 @@ def suggest_normalization(recorded: str, actual: str) -> str:
 
 def _candidates(recorded: str, actual: str) -> Iterator[tuple[Pattern, ...]]:
     """Yield the patterns to try: alone, in pairs, and all together."""
-    found = [
+    matching = [
         pattern for pattern in _COMPILED if pattern.search(recorded) and pattern.search(actual)
     ]
     for count in (1, 2):
-        yield from combinations(found, count)
-    if len(found) > 2:
-        yield tuple(found)
+        yield from combinations(matching, count)
+    if len(matching) > 2:
+        yield tuple(matching)
 
 
 def compiled(normalize: Sequence[str | Pattern]) -> tuple[Pattern, ...]:
-    """Return patterns of text that varies.
+    """Compile patterns of text that varies in every run.
 
     Raises:
         ConfigError: A pattern is invalid.
     """
-    given = [normalize] if isinstance(normalize, (str, Pattern)) else normalize
-    found = []
-    for one in given:
+    patterns = [normalize] if isinstance(normalize, (str, Pattern)) else normalize
+    compiled_patterns = []
+    for pattern in patterns:
         try:
-            found.append(compile_pattern(one))
+            compiled_patterns.append(compile_pattern(pattern))
         except PatternError as error:
-            raise ConfigError(f"normalize: {one!r}: {error}") from error
-    return tuple(found)
+            raise ConfigError(f"normalize: {pattern!r}: {error}") from error
+    return tuple(compiled_patterns)
 
 
 def normalizer(patterns: Sequence[Pattern]) -> Callable[[str], str]:
-    """Return a function that replaces variable parts in a text."""
+    """A function that replaces variable parts in a text."""
 
     def normalized(text: str) -> str:
         for pattern in patterns:

@@ -154,7 +154,7 @@ _lock = threading.Lock()
 
 
 def current_replay() -> OpenReplay | None:
-    """Return the replay that this thread or task belongs to, or None if none is open.
+    """The replay that this thread or task belongs to; None if none is open.
 
     Raises:
         ReplayDiverged: Several replays are open and this thread belongs to none, or it belongs to a
@@ -180,7 +180,7 @@ def current_replay() -> OpenReplay | None:
 
 
 def _own_replay() -> OpenReplay | None:
-    """Return the replay of this context; None if it has none, or the end of an import."""
+    """The replay of this context; None without one, or after the end of an import."""
     mine = _current.get()
     return None if mine is not None and mine.is_import and not mine.is_open else mine
 
@@ -200,17 +200,17 @@ def late_attempt(replay: OpenReplay, attempt: str) -> ReplayDiverged:
 
 
 def open_replays() -> list[OpenReplay]:
-    """Return the replays in progress in this process."""
+    """The replays in progress in this process."""
     return list(_open)
 
 
 def has_open_replay() -> bool:
-    """Return whether a replay is in progress in this process, or this thread has outlived one."""
+    """Whether a replay is in progress in this process, or this thread has outlived one."""
     return bool(_open) or _own_replay() is not None
 
 
 def replay_of_call() -> OpenReplay | None:
-    """Return the replay of this thread or task, which may have ended; else the only open one."""
+    """The replay of this thread or task, which may have ended; else the only open one."""
     mine = _own_replay()
     if mine is not None:
         return mine
@@ -219,7 +219,7 @@ def replay_of_call() -> OpenReplay | None:
 
 
 def has_context() -> bool:
-    """Return whether this thread or task has the context of a replay."""
+    """Whether this thread or task has the context of a replay."""
     return _own_replay() is not None
 
 

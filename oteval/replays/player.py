@@ -160,7 +160,7 @@ class Player:
         return self._is_forked
 
     def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer to a request.
+        """Answer a request.
 
         Raises:
             ReplayDiverged: The recording does not have the request (``strict``).
@@ -175,14 +175,14 @@ class Player:
             return self._model_call(api, request)
 
     def has(self, request: HttpRequest) -> bool:
-        """Return whether a request is one to a model, or is recorded."""
+        """Whether a request is one to a model, or is recorded."""
         if api_of(request.method, request.url) is not None:
             return True
         with self._lock:
             return self._exchanges.has(request)
 
     def expects(self, request: HttpRequest) -> bool:
-        """Return whether an answer that was not given yet is recorded for exactly this request."""
+        """Whether an answer that was not given yet is recorded for exactly this request."""
         api = api_of(request.method, request.url)
         with self._lock:
             if api is None:
@@ -196,7 +196,7 @@ class Player:
             return not self._requests.unused
 
     def answer_tool(self, name: str, arguments: Mapping[str, Any]) -> RecordedToolCall | None:
-        """Return the recorded execution that answers a call of a tool; None to run the tool.
+        """Answer a call of a tool by its recorded execution; None runs the tool.
 
         Raises:
             ReplayDiverged: The recording does not have the call (``strict``).
@@ -226,7 +226,7 @@ class Player:
             return match.call or RecordedToolCall(name, dict(arguments), text, is_error=True)
 
     def answers_function(self, name: str) -> bool:
-        """Return whether the gate has taken over a function for a tool."""
+        """Whether the gate has taken over a function for a tool."""
         return self._gate is not None and self._gate.is_taken_over(name)
 
     def answers_as_sent(self, name: str) -> None:
@@ -261,7 +261,7 @@ class Player:
         """
         with self._lock:
             reported = next(
-                (other for other in self._divergences if other.same_as(divergence)), None
+                (earlier for earlier in self._divergences if earlier.same_as(divergence)), None
             )
             if reported is None:
                 line = divergence.line or call_site().line
@@ -287,7 +287,7 @@ class Player:
             )
 
     def has_asked_for(self, name: str) -> bool:
-        """Return whether a tool may run: an answer has asked for it, or may have elsewhere.
+        """Whether a tool may run: an answer has asked for it, or may have elsewhere.
 
         Args:
             name: The tool. Of others than functions that were taken over, their order tells.
@@ -295,7 +295,7 @@ class Player:
         return not self.answers_function(name) or self._is_child or name in self._tools_asked
 
     def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a recorded execution would answer a call of a tool."""
+        """Whether a recorded execution would answer a call of a tool."""
         with self._lock:
             return self._tools.has(name, arguments)
 
@@ -385,7 +385,7 @@ class Player:
             raise diverged(self.diverge(early_tool(name, {})))
 
     def may_define_tool(self, code: CodeType) -> bool:
-        """Return whether code may define a function of a tool that nothing answers yet.
+        """Whether code may define a function of a tool that nothing answers yet.
 
         Args:
             code: The code of a module that is about to be imported.
@@ -432,7 +432,7 @@ class Player:
             self._notes[reason] = None
 
     def finish(self, *, is_complete: bool = True) -> ReplayResult:
-        """Return the result; recorded calls that were not made are a divergence.
+        """Conclude the replay; recorded calls that were not made are a divergence.
 
         Args:
             is_complete: Whether the agent ran to its end. Calls after an exception are not missing.
@@ -514,7 +514,7 @@ class Player:
     def _model_answer(
         self, entry: RecordedEntry, sent: RecordedRequest, api: ModelApi
     ) -> HttpAnswer:
-        """Return the answer of a recorded call, and note the request."""
+        """Give the answer of a recorded call, and note the request."""
         self.require_answered(tools_asked_by(entry.call, self.recording))
         self._results.asked(entry.call)
         self._executed.requested(replace(entry.call, request=sent))
@@ -527,7 +527,7 @@ class Player:
         request: HttpRequest,
         answer: Callable[[RecordedEntry], HttpAnswer],
     ) -> HttpAnswer:
-        """Return the answer to a request that differs from the recorded one.
+        """Answer a request that differs from the recorded one, as `miss` says.
 
         Args:
             divergence: The difference.
@@ -562,7 +562,7 @@ class Player:
         return refusal(noted)
 
     def _exchange_answer(self, exchange: Exchange) -> HttpAnswer:
-        """Return the answer of an exchange, which may be one with a model of an unknown API."""
+        """The answer of an exchange, which may be one with a model of an unknown API."""
         self.require_answered(tools_asked_in(exchange))
         return exchange_answer(exchange)
 
@@ -607,7 +607,7 @@ class Player:
                 )
 
     def _times_of_answered_functions(self) -> list[tuple[int, int]]:
-        """Return when functions ran that are answered: they have no span, and no time of theirs.
+        """The recorded times of answered functions, which have no span.
 
         They ran after the model had asked for them, and before it was given their results.
         """
@@ -627,7 +627,7 @@ class Player:
         return times
 
     def _coverage(self) -> list[str]:
-        """Return lines about the recorded calls that were not replayed."""
+        """Lines about the recorded calls that were not replayed."""
         inside = sum(
             self._tools.covers(entry.call.start_ns, entry.call.end_ns)
             for entry in self._requests.unused
@@ -645,7 +645,7 @@ class Player:
         return lines
 
     def _has_reached_a_tool(self) -> bool:
-        """Return whether the replay came to a point at which a tool had run."""
+        """Whether the replay reached a point after the first recorded tool."""
         if not self._divergences:
             return len(self._tools) > 0
         diverged = [divergence.call for divergence in self._divergences]
@@ -653,7 +653,7 @@ class Player:
 
 
 def _with_asked_tools(recording: Recording) -> Recording:
-    """Return a recording with the executions that only its messages show."""
+    """Add the executions that only the messages of a recording show."""
     conversation = conversation_of(recording.model_calls)
     requested = asked_executions(recording.tool_calls, conversation)
     executions = tuple(call for call in requested if call.result is not None)
@@ -665,11 +665,15 @@ def _with_asked_tools(recording: Recording) -> Recording:
 
 
 def _only_functions(calls: Iterable[RecordedToolCall]) -> dict[str, str]:
-    """Return the functions of tools that the same function ran each time, by tool."""
+    """The functions of tools that the same function ran each time, by tool."""
     paths: defaultdict[str, set[str]] = defaultdict(set)
     for call in calls:
         paths[call.name].add(call.function)
-    return {name: min(each) for name, each in paths.items() if len(each) == 1 and min(each)}
+    return {
+        name: min(functions)
+        for name, functions in paths.items()
+        if len(functions) == 1 and min(functions)
+    }
 
 
 def _check(miss: str, tools: str, *, allow_live: bool) -> None:

@@ -22,7 +22,7 @@ _WORDS = re.compile(r"\S*\s+|\S+")
 
 
 def literal(value: Any, *, column: int = 0, room: int = 0, level: int = 0) -> str:
-    """Return the source code of plain JSON.
+    """Write plain JSON as source code.
 
     Args:
         value: The value.
@@ -37,7 +37,7 @@ def literal(value: Any, *, column: int = 0, room: int = 0, level: int = 0) -> st
         return _broken("{", "}", _fields(value, level + 1), level)
     if isinstance(value, (list, tuple)) and value:
         brackets = "()" if isinstance(value, tuple) else "[]"
-        items = (_item(one, level + 1) for one in value)
+        items = (_item(item, level + 1) for item in value)
         return _broken(brackets[0], brackets[1], items, level)
     return flat
 
@@ -47,9 +47,9 @@ def _item(value: Any, level: int) -> str:
 
 
 def _fields(value: Mapping[str, Any], level: int) -> Iterator[str]:
-    for key, one in value.items():
+    for key, item in value.items():
         head = f"{_quoted(str(key))}: "
-        yield head + literal(one, column=len(_STEP) * level + len(head), room=1, level=level)
+        yield head + literal(item, column=len(_STEP) * level + len(head), room=1, level=level)
 
 
 def _broken(start: str, end: str, items: Iterator[str], level: int) -> str:
@@ -58,13 +58,15 @@ def _broken(start: str, end: str, items: Iterator[str], level: int) -> str:
 
 
 def _flat(value: Any) -> str:
-    """Return a value on one line."""
+    """A value on one line."""
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_quoted(str(k))}: {_flat(one)}" for k, one in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{_quoted(str(k))}: {_flat(item)}" for k, item in value.items()) + "}"
+        )
     if isinstance(value, tuple):
         inner = ", ".join(map(_flat, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
@@ -74,7 +76,7 @@ def _flat(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text on one line, in double quotes unless single ones save escapes."""
+    """A text on one line, in double quotes unless single ones save escapes."""
     quote = "'" if text.count('"') > text.count("'") else '"'
     # With one of each quote, `repr` uses single quotes and escapes only backslashes and controls.
     body = repr(f"{text}'\"")[1:-1]
@@ -83,7 +85,7 @@ def _quoted(text: str) -> str:
 
 
 def text_literal(text: str, *, column: int = 0, room: int = 0, level: int = 0) -> str:
-    """Return the source code of a text; a long one is split, and put in parentheses.
+    """Write a text as source code; a long one is split, and put in parentheses.
 
     Args:
         text: The text.
@@ -115,7 +117,7 @@ def split_text(text: str, width: int) -> Iterator[str]:
 
 
 def block_text(text: str) -> str | None:
-    """Return the source code of a text of several lines as ``dedent`` of a triple-quoted text.
+    """The source code of a text of several lines as ``dedent`` of a triple-quoted text.
 
     Returns:
         The code; None if the text has one line, lines that are too long, or characters that need

@@ -53,19 +53,19 @@ class RebuiltCall:
 
 
 def call_name(number: int, call: RecordedModelCall) -> str:
-    """Return how a model call is named to people.
+    """The name of a model call for people.
 
     Args:
         number: Its number in the recording, from 1.
         call: The call.
     """
     model = call.request.model or call.model
-    place = [part for part in (model, call.span_id and f"span {call.span_id}") if part]
-    return f"model call {number}" + (f" ({', '.join(place)})" if place else "")
+    details = [part for part in (model, call.span_id and f"span {call.span_id}") if part]
+    return f"model call {number}" + (f" ({', '.join(details)})" if details else "")
 
 
 def rebuilt_call(call: ModelCall, run: TracedRun, trajectory: Trajectory) -> RebuiltCall:
-    """Return a model call of a run.
+    """Rebuild a model call of a run.
 
     Args:
         call: The call.
@@ -76,7 +76,7 @@ def rebuilt_call(call: ModelCall, run: TracedRun, trajectory: Trajectory) -> Reb
     failed = span.is_error and not call.output
     answer = None if failed or not call.whole else _answer(call.output)
     messages = _request_messages(call, trajectory) if call.whole else ()
-    made = RecordedModelCall(
+    recorded = RecordedModelCall(
         request=RecordedRequest(
             model=str(semconv.first(span.attributes, semconv.REQUEST_MODEL) or call.model),
             messages=messages,
@@ -96,68 +96,68 @@ def rebuilt_call(call: ModelCall, run: TracedRun, trajectory: Trajectory) -> Reb
         trace_id=span.trace_id,
         span_id=span.span_id,
     )
-    return RebuiltCall(made, _problem(call, made))
+    return RebuiltCall(recorded, _problem(call, recorded))
 
 
-def _problem(call: ModelCall, made: RecordedModelCall) -> str:
+def _problem(call: ModelCall, recorded: RecordedModelCall) -> str:
     codes = sorted({gap.code for gap in call.gaps if gap.code in CONTENT_GAPS})
     why = f" ({', '.join(codes)})" if codes else ""
-    if made.answer is None and not made.error:
+    if recorded.answer is None and not recorded.error:
         return f"the trace does not have its answer{why}, so that it cannot be replayed"
-    if not made.request.messages:
+    if not recorded.request.messages:
         return f"the trace does not have its messages{why}, so that they are not compared"
     return ""
 
 
 def _answer(output: Sequence[Message]) -> Message | None:
-    """Return the answer in the messages of a call's output.
+    """The answer in the messages of a call's output.
 
     Where the provider ran tools itself, the results between its messages are left out.
     """
-    said = [message for message in output if message.role == "assistant"]
-    if len(said) < 2:
-        return said[0] if said else None
+    messages = [message for message in output if message.role == "assistant"]
+    if len(messages) < 2:
+        return messages[0] if messages else None
     ran = {message.tool_call_id for message in output if message.role == "tool"}
     calls = [
         call
-        for message in said
+        for message in messages
         for call in message.tool_calls
         if call.executed_by or call.id not in ran
     ]
     return replace(
-        said[-1],
-        content="\n".join(message.content for message in said if message.content) or None,
+        messages[-1],
+        content="\n".join(message.content for message in messages if message.content) or None,
         tool_calls=tuple(calls),
-        parts=tuple(part for message in said for part in message.parts),
+        parts=tuple(part for message in messages for part in message.parts),
     )
 
 
 def _request_messages(call: ModelCall, trajectory: Trajectory) -> tuple[Message, ...]:
-    """Return the messages of a request, completed where the span has only the new ones."""
+    """The messages of a request, completed where the span has only the new ones."""
     spoken = [message for message in call.input if message.role not in SYSTEM_ROLES]
     if spoken and spoken[0].role == "user" and not call.is_delta:
         return call.input
     prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
-    known = trajectory.messages
+    trajectory_messages = trajectory.messages
     span_id = call.span.span_id
-    place = next(
+    answer_index = next(
         (
-            place
-            for place, message in enumerate(known)
+            index
+            for index, message in enumerate(trajectory_messages)
             if message.role == "assistant" and message.span_id == span_id
         ),
         None,
     )
-    if place is None or place < len(spoken):
+    if answer_index is None or answer_index < len(spoken):
         return call.input
-    before = known[:place]
+    before = trajectory_messages[:answer_index]
     prompts = prompts or [message for message in before if message.role in SYSTEM_ROLES]
     return (*prompts, *(message for message in before if message.role not in SYSTEM_ROLES))
 
 
 def _settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a request that a span has."""
-    found = {name: attributes[key] for name, key in _SETTINGS.items() if key in attributes}
+    """The options of a request that a span has."""
+    settings = {name: attributes[key] for name, key in _SETTINGS.items() if key in attributes}
     text = attributes.get(_PARAMETERS)
     if isinstance(text, str):
         try:
@@ -165,19 +165,21 @@ def _settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
         except ValueError:
             parameters = None
         if isinstance(parameters, dict):
-            found.update({k: v for k, v in parameters.items() if k in _SETTINGS and v is not None})
-    return found
+            settings.update(
+                {k: v for k, v in parameters.items() if k in _SETTINGS and v is not None}
+            )
+    return settings
 
 
 def _finish_reason(attributes: Mapping[str, Any]) -> str:
-    found = semconv.first(attributes, semconv.FINISH_REASONS)
-    if isinstance(found, (list, tuple)):
-        found = found[0] if found else ""
-    return found if isinstance(found, str) else ""
+    reasons = semconv.first(attributes, semconv.FINISH_REASONS)
+    if isinstance(reasons, (list, tuple)):
+        reasons = reasons[0] if reasons else ""
+    return reasons if isinstance(reasons, str) else ""
 
 
 def _error(span: Span) -> str:
-    """Return the error of a failed call, with the name of its type in front."""
+    """The error of a failed call, with the name of its type in front."""
     text = error_text(span)
     kind = span.attributes.get("error.type")
     names = [kind, *(event.attributes.get("exception.type") for event in span.events)]
@@ -186,7 +188,7 @@ def _error(span: Span) -> str:
 
 
 def _status(span: Span) -> int:
-    """Return the HTTP status of a failed call, or 0."""
+    """The HTTP status of a failed call, or 0."""
     for key in _STATUSES:
         value = str(span.attributes.get(key) or "")
         if value.isdigit() and 400 <= int(value) < 600:

@@ -21,7 +21,7 @@ _UNFINISHED = ("GeneratorExit", "ReplayDiverged")
 def answers_of(
     spans: Iterable[Span], tops: Sequence[TracedTrajectory], own: Mapping[str, bool]
 ) -> tuple[RecordedAnswer, ...]:
-    """Return the ends of the runs of a session's agents, by their start.
+    """The ends of the runs of a session's agents, by their start.
 
     Args:
         spans: The spans of its traces.
@@ -57,21 +57,21 @@ def _decorated(span: Span) -> RecordedAnswer:
 
 
 def _answer_of(agent: AgentRun, trajectory: Trajectory) -> str | None:
-    """Return the answer in an agent's span; where it has none, the last one of its model."""
+    """The answer in an agent's span; where it has none, the last one of its model."""
     final = agent.span.attributes.get("final_result")  # of Pydantic AI
     if final is not None:
         return str(final)
     last = trajectory.messages[-1:]
-    said = agent.output or (() if not last or last[0].client_calls else last)
-    return next((m.content for m in reversed(said) if m.role == "assistant"), None)
+    answers = agent.output or (() if not last or last[0].client_calls else last)
+    return next((m.content for m in reversed(answers) if m.role == "assistant"), None)
 
 
 def _of_frameworks(tops: Sequence[TracedTrajectory]) -> Iterator[RecordedAnswer]:
-    for one in tops:
-        agent = one.runs[0].agent if one.runs else None
+    for top in tops:
+        agent = top.runs[0].agent if top.runs else None
         if agent is None:
             continue
-        text = _answer_of(agent, one.trajectory)
+        text = _answer_of(agent, top.trajectory)
         message = {"role": "assistant", "parts": [{"type": "text", "content": text}]}
         yield RecordedAnswer(
             agent=agent.name,

@@ -66,12 +66,12 @@ class RecordedExchanges:
         self._redactor = SecretRedactor() if exchanges else None
         self._entries = [
             _ExchangeEntry(
-                one,
-                self._target(one.method, one.url),
-                self._recorded_body(one),
-                WireRequest.of_exchange(one),
+                exchange,
+                self._target(exchange.method, exchange.url),
+                self._recorded_body(exchange),
+                WireRequest.of_exchange(exchange),
             )
-            for one in exchanges
+            for exchange in exchanges
         ]
 
     def __len__(self) -> int:
@@ -89,12 +89,12 @@ class RecordedExchanges:
         return [(number, entry.exchange) for number, entry in entries if not entry.is_used]
 
     def has(self, request: HttpRequest) -> bool:
-        """Return whether there is an exchange with the request's method and URL."""
+        """Whether there is an exchange with the request's method and URL."""
         target, _ = self._key(request)
         return any(entry.target == target for entry in self._entries)
 
     def take(self, request: HttpRequest) -> Exchange | None:
-        """Return the exchange that answers a request, and use it up; None if there is none."""
+        """Use up the exchange that answers a request; None if there is none."""
         return self._use(
             entry
             for entry in self._with_target_and_body(request)
@@ -102,12 +102,12 @@ class RecordedExchanges:
         )
 
     def intended(self, request: HttpRequest) -> Exchange | None:
-        """Return the unused exchange with the same method and URL, and use it up.
+        """Use up the exchange with the same method and URL.
 
         Of several, it is one with the same body.
         """
         target, _ = self._key(request)
-        same_target = (each for each in self._entries if each.target == target)
+        same_target = (entry for entry in self._entries if entry.target == target)
         return self._use(chain(self._with_target_and_body(request), same_target))
 
     def _with_target_and_body(self, request: HttpRequest) -> Iterator[_ExchangeEntry]:
@@ -130,13 +130,13 @@ class RecordedExchanges:
         return next(header_differences(recorded, actual, self._normalize), None)
 
     def divergence(self, recorded: Exchange | None, request: HttpRequest) -> Divergence:
-        """Return the divergence of a request that is not recorded.
+        """Describe how a request differs from the recording.
 
         Args:
             recorded: The exchange that the request stands for, or None.
             request: The request.
         """
-        shown = f"{request.method} {shown_url(request.url)}"
+        request_line = f"{request.method} {shown_url(request.url)}"
         if recorded is not None and is_same_text(
             self._recorded_body(recorded), self._key(request)[1]
         ):
@@ -144,7 +144,7 @@ class RecordedExchanges:
             if header is not None:
                 return Divergence(
                     "header",
-                    f"{shown}: {header.summary}",
+                    f"{request_line}: {header.summary}",
                     recorded=header.recorded,
                     actual=header.actual,
                     suggestion=header.suggestion,
@@ -152,7 +152,7 @@ class RecordedExchanges:
         if recorded is not None:
             return Divergence(
                 "extra_call",
-                f"the body of {shown} differs",
+                f"the body of {request_line} differs",
                 recorded=recorded.request_body.decode(errors="replace"),
                 actual=request.body.decode(errors="replace"),
                 suggestion="if it varies in every run: --normalize PATTERN",
@@ -160,25 +160,25 @@ class RecordedExchanges:
         how = " more often than recorded" if self.has(request) else ", which is not recorded"
         return Divergence(
             "extra_call",
-            f"the agent sent {shown}{how}",
+            f"the agent sent {request_line}{how}",
             suggestion=self._suggestion(request) if self._can_pass else _SERVED,
         )
 
     def _suggestion(self, request: HttpRequest) -> str:
-        """Return the remedy for a request; one that may act is never let through."""
+        """The remedy for a request; one that may act is never let through."""
         if request.method.upper() in READING_METHODS:
             return "to let it through: allow HOST:PORT"
         return "if the agent is meant to send it: record the session again"
 
     def _recorded_body(self, exchange: Exchange) -> str:
-        """Return the body of a recorded request, without secrets that its recorder did not know."""
+        """The body of a recorded request, without secrets that its recorder did not know."""
         if self._redactor is None:
             return ""
         kind = exchange.request_headers.get("content-type", "")
         return self._body(self._redactor.body(exchange.request_body, kind), kind)
 
     def _key(self, request: HttpRequest) -> tuple[tuple[str, str], str]:
-        """Return the target and the body of a request, without secrets."""
+        """The target and the body of a request, without secrets."""
         if self._redactor is None:
             return ("", ""), ""
         redactor = self._redactor.with_secrets(

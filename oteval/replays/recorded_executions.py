@@ -27,33 +27,36 @@ _OWN_SCOPE = "oteval"  # of the spans of `@oteval.tool`, and of plain functions
 
 
 def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]:
-    """Return the executions of tools in a session, by their start.
+    """The executions of tools in a session, by their start.
 
     Args:
         session: The trajectories of the session with their runs.
     """
-    runs = [tool for one in session for run in one.runs for tool in run.tool_runs]
+    runs = [tool for traced in session for run in traced.runs for tool in run.tool_runs]
     decorated = {
         tool.span.span_id for tool in runs if tool.span.scope == _OWN_SCOPE and not _function(tool)
     }
     by_span = {tool.span.span_id: tool for tool in runs}
     agents = _agent_tools(session)
     escaped = _escaped(session)
-    found: list[RecordedToolCall] = []
+    executions: list[RecordedToolCall] = []
     placed: set[str] = set()
-    for one in session:
-        for message, call, result in _asked(one.trajectory.own_messages):
+    for traced in session:
+        for message, call, result in _asked(traced.trajectory.own_messages):
             if call.span_id in placed:
                 continue
             placed.add(call.span_id)
             placed.discard("")
-            made = _requested(message, call, result, by_span.get(call.span_id), escaped)
+            execution = _requested(message, call, result, by_span.get(call.span_id), escaped)
             # A plain function is answered as a whole: it may also act by itself.
-            runs_agent = call.span_id in agents and not made.function
-            found.append(replace(made, runs_agent=runs_agent))
-    found += [_unasked(tool, escaped) for tool in runs if tool.span.span_id not in placed]
-    found = [replace(one, is_decorated=one.span_id in decorated) for one in _once(found)]
-    return sorted(found, key=lambda one: one.start_ns)
+            runs_agent = call.span_id in agents and not execution.function
+            executions.append(replace(execution, runs_agent=runs_agent))
+    executions += [_unasked(tool, escaped) for tool in runs if tool.span.span_id not in placed]
+    executions = [
+        replace(execution, is_decorated=execution.span_id in decorated)
+        for execution in _once(executions)
+    ]
+    return sorted(executions, key=lambda execution: execution.start_ns)
 
 
 def _once(calls: Sequence[RecordedToolCall]) -> Iterator[RecordedToolCall]:
@@ -73,7 +76,7 @@ def _once(calls: Sequence[RecordedToolCall]) -> Iterator[RecordedToolCall]:
 
 
 def executions_in(messages: Sequence[Message]) -> list[RecordedToolCall]:
-    """Return the executions of tools that messages show; those have no times.
+    """The executions of tools that messages show; those have no times.
 
     Args:
         messages: The messages of a conversation.
@@ -86,7 +89,7 @@ def executions_in(messages: Sequence[Message]) -> list[RecordedToolCall]:
 def asked_executions(
     recorded: Sequence[RecordedToolCall], messages: Sequence[Message]
 ) -> list[RecordedToolCall]:
-    """Return the executions that messages show, and that a recording of executions lacks.
+    """The executions that messages show, and that a recording of executions lacks.
 
     Args:
         recorded: The recorded executions.
@@ -110,18 +113,18 @@ def _content_of(call: RecordedToolCall) -> tuple[str, str]:
 
 
 def _agent_tools(session: Sequence[TracedTrajectory]) -> set[str]:
-    """Return the ids of the spans of tools that ran another agent."""
-    tools = [run.parent_tool for one in session for run in one.runs]
+    """The ids of the spans of tools that ran another agent."""
+    tools = [run.parent_tool for traced in session for run in traced.runs]
     return {tool.span.span_id for tool in tools if tool is not None}
 
 
 def _asked(messages: Sequence[Message]) -> Iterator[tuple[Message, ToolCall, Message | None]]:
     """Yield each call with the message that asks for it and the one with its result."""
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if not message.client_calls:
             continue
         results: list[Message] = []
-        for later in messages[place + 1 :]:
+        for later in messages[index + 1 :]:
             if later.tool_calls:
                 break
             if later.role == "tool":
@@ -145,11 +148,11 @@ def _requested(
     run: ToolRun | None,
     escaped: Mapping[str, str],
 ) -> RecordedToolCall:
-    known = run.result if run else None
+    span_result = run.result if run else None
     arguments = call.arguments
     if arguments is None and run is not None:
         arguments = run.arguments
-    received = result.content if result and result.content is not None else known
+    received = result.content if result and result.content is not None else span_result
     # Without a span, the call began after the message that asked for it.
     return RecordedToolCall(
         name=call.name,
@@ -170,7 +173,7 @@ def _requested(
 
 
 def _has_raised(result: Message | None, run: ToolRun | None) -> bool:
-    """Return whether a call failed by an exception, not by the text that its tool returned.
+    """Whether a call failed by an exception, not by the text that its tool returned.
 
     A result that only reads like an error was returned; the tool returns it again.
     """
@@ -180,14 +183,14 @@ def _has_raised(result: Message | None, run: ToolRun | None) -> bool:
 
 
 def _own_result(received: str | None, run: ToolRun | None) -> str | None:
-    """Return the result of a tool's span, if it is whole and the model received another text."""
+    """The result of a tool's span, if it is whole and the model received another text."""
     if run is None or run.is_error or run.result == received:
         return None
     return None if any(gap.code in CONTENT_GAPS for gap in run.gaps) else run.result
 
 
 def _own_arguments(arguments: Any, run: ToolRun | None) -> Any:
-    """Return the arguments in a tool's span of oteval, if the model wrote others."""
+    """The arguments in a tool's span of oteval, if the model wrote others."""
     if run is None or run.span.scope != _OWN_SCOPE or run.arguments is None:
         return None
     is_same = canonical(run.arguments) == canonical({} if arguments is None else arguments)
@@ -221,10 +224,10 @@ def _function(run: ToolRun | None) -> str:
 
 
 def _escaped(session: Sequence[TracedTrajectory]) -> dict[str, str]:
-    """Return the reported exceptions of tools after which no model was asked, by their spans."""
+    """The reported exceptions of tools after which no model was asked, by their spans."""
     escaped: dict[str, str] = {}
-    for one in session:
-        for run in one.runs:
+    for traced in session:
+        for run in traced.runs:
             last_ns = max((call.span.start_ns for call in run.model_calls), default=0)
             for tool in run.tool_runs:
                 error = reported_error(tool.span) if tool.is_error else None
@@ -234,7 +237,7 @@ def _escaped(session: Sequence[TracedTrajectory]) -> dict[str, str]:
 
 
 def _typed(run: ToolRun | None, escaped: Mapping[str, str]) -> dict[str, Any]:
-    """Return the value or the exception of a tool, if its span has it whole and with its type.
+    """The value or the exception of a tool, if its span has it whole and with its type.
 
     Args:
         run: The tool.

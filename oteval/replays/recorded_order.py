@@ -59,9 +59,9 @@ class RecordedEvent:
         """Whether its start and end are known. An event without a duration has no known times."""
         return 0 < self.start_ns < self.end_ns
 
-    def contains(self, other: RecordedEvent) -> bool:
-        """Return whether another event happened inside this tool."""
-        is_inside = self.start_ns <= other.start_ns and other.end_ns <= self.end_ns
+    def contains(self, event: RecordedEvent) -> bool:
+        """Whether another event happened inside this tool."""
+        is_inside = self.start_ns <= event.start_ns and event.end_ns <= self.end_ns
         return self.is_tool and is_inside
 
 
@@ -103,57 +103,64 @@ class HappenedBefore:
             return None
         # Of the later events of the same strands, the first one has the least between.
         early = [
-            starts[place][1]
+            starts[later_index][1]
             for (clock, *_), starts in self._served.items()
             if clock == event.clock
-            if (place := bisect_left(starts, (event.end_ns + 1, -1))) < len(starts)
+            if (later_index := bisect_left(starts, (event.end_ns + 1, -1))) < len(starts)
         ]
         own = self._served.setdefault((event.clock, event.thread, event.conversation), [])
         insort(own, (event.start_ns, index))
-        overtaken = (self._events[one] for one in sorted(early))
-        return next((other for other in overtaken if self._is_ordered(event, other)), None)
+        overtaken = (self._events[event_index] for event_index in sorted(early))
+        return next((later for later in overtaken if self._is_ordered(event, later)), None)
 
     def _is_ordered(self, earlier: RecordedEvent, later: RecordedEvent) -> bool:
-        """Return whether nothing shows that two events belong to strands at the same time."""
+        """Whether nothing shows that two events belong to strands at the same time."""
         pairs = [
             (("thread", earlier.thread), ("thread", later.thread)),
             (("conversation", earlier.conversation), ("conversation", later.conversation)),
         ]
         certain = [pair for pair in pairs if pair[0][1] and pair[1][1]]
-        if any(one != other and self._are_parallel(one, other) for one, other in certain):
+        if any(
+            strand != later_strand and self._are_parallel(strand, later_strand)
+            for strand, later_strand in certain
+        ):
             return False
         same_conversation = earlier.conversation and earlier.conversation == later.conversation
         if same_conversation or _is_same_strand(earlier, later):
             return True
         return self._is_quiet(earlier.start_ns, later.end_ns)
 
-    def _are_parallel(self, one: Hashable, other: Hashable) -> bool:
-        """Return whether events of two strands overlapped, as far as their times are known."""
-        pair = frozenset((one, other))
+    def _are_parallel(self, strand: Hashable, other_strand: Hashable) -> bool:
+        """Whether events of two strands overlapped, as far as their times are known."""
+        pair = frozenset((strand, other_strand))
         if pair not in self._overlaps:
             is_unknown = not self._untimed.isdisjoint(pair)
-            self._overlaps[pair] = is_unknown or _overlap(self._strands[one], self._strands[other])
+            self._overlaps[pair] = is_unknown or _overlap(
+                self._strands[strand], self._strands[other_strand]
+            )
         return self._overlaps[pair]
 
     def _is_quiet(self, start_ns: int, end_ns: int) -> bool:
-        """Return whether at no moment of a time two events ran."""
-        inside = [one for one in self._timed if one.end_ns > start_ns and one.start_ns < end_ns]
+        """Whether at no moment of a time two events ran."""
+        inside = [
+            event for event in self._timed if event.end_ns > start_ns and event.start_ns < end_ns
+        ]
         return not any(
-            _are_rivals(one, other)
-            for place, one in enumerate(inside)
-            for other in takewhile(
-                lambda later, one=one: later.start_ns < one.end_ns,  # type: ignore[misc]
-                islice(inside, place + 1, None),
+            _are_rivals(event, later_event)
+            for position, event in enumerate(inside)
+            for later_event in takewhile(
+                lambda next_event, event=event: next_event.start_ns < event.end_ns,  # type: ignore[misc]
+                islice(inside, position + 1, None),
             )
         )
 
 
-def _is_same_strand(one: RecordedEvent, other: RecordedEvent) -> bool:
-    """Return whether one task made two events, or the main thread one of them."""
-    if not (one.thread and other.thread):
+def _is_same_strand(earlier: RecordedEvent, later: RecordedEvent) -> bool:
+    """Whether one task made two events, or the main thread one of them."""
+    if not (earlier.thread and later.thread):
         return False
-    is_task = one.thread == other.thread and "task" in one.thread
-    return is_task or one.is_main or other.is_main
+    is_task = earlier.thread == later.thread and "task" in earlier.thread
+    return is_task or earlier.is_main or later.is_main
 
 
 def _strands(event: RecordedEvent) -> Iterator[Hashable]:
@@ -163,11 +170,16 @@ def _strands(event: RecordedEvent) -> Iterator[Hashable]:
         yield "conversation", event.conversation
 
 
-def _overlap(events: Sequence[RecordedEvent], others: Sequence[RecordedEvent]) -> bool:
-    return any(_are_rivals(one, other) for one in events for other in others if one is not other)
+def _overlap(events: Sequence[RecordedEvent], other_events: Sequence[RecordedEvent]) -> bool:
+    return any(
+        _are_rivals(event, other_event)
+        for event in events
+        for other_event in other_events
+        if event is not other_event
+    )
 
 
-def _are_rivals(one: RecordedEvent, other: RecordedEvent) -> bool:
-    """Return whether two events overlapped, and none of them happened inside the other one."""
-    overlapped = one.start_ns < other.end_ns and other.start_ns < one.end_ns
-    return overlapped and not (one.contains(other) or other.contains(one))
+def _are_rivals(event: RecordedEvent, other_event: RecordedEvent) -> bool:
+    """Whether two events overlapped, and none of them happened inside the other one."""
+    overlapped = event.start_ns < other_event.end_ns and other_event.start_ns < event.end_ns
+    return overlapped and not (event.contains(other_event) or other_event.contains(event))

@@ -81,14 +81,18 @@ class RecordedRequests:
         return sum(entry.is_used for entry in self._entries)
 
     def reached_ns(self, numbers: Collection[int]) -> int:
-        """Return the start of the last call that was replayed, or that has one of the numbers."""
+        """The start of the last call that was replayed, or that has one of the numbers."""
         return max(
-            (one.call.start_ns for one in self._entries if one.is_used or one.number in numbers),
+            (
+                entry.call.start_ns
+                for entry in self._entries
+                if entry.is_used or entry.number in numbers
+            ),
             default=0,
         )
 
     def key_of(self, request: RecordedRequest, wire: WireRequest | None) -> RequestKey:
-        """Return the key of a request.
+        """The key of a request.
 
         Args:
             request: The request.
@@ -97,14 +101,14 @@ class RecordedRequests:
         return key_of(request, self._normalize, self._reader, wire)
 
     def take(self, key: RequestKey) -> RecordedEntry | None:
-        """Return the call that answers a request, and use it up; None if there is none."""
-        found = self._find(key)
-        if found is not None:
-            found.is_used = True
-        return found
+        """Use up the call that answers a request; None if there is none."""
+        entry = self._find(key)
+        if entry is not None:
+            entry.is_used = True
+        return entry
 
     def expects(self, key: RequestKey) -> bool:
-        """Return whether an unused call answers a request."""
+        """Whether an unused call answers a request."""
         return self._find(key) is not None
 
     def _find(self, key: RequestKey) -> RecordedEntry | None:
@@ -114,7 +118,7 @@ class RecordedRequests:
         return next((entry for entry in likely if difference(entry.key, key) is None), None)
 
     def intended(self, key: RequestKey) -> RecordedEntry | None:
-        """Return the unused call that a request without an equal one stands for."""
+        """The unused call that a request without an equal one is meant as."""
         unused = self.unused
         if not unused or self._is_repeated(key):
             return None
@@ -126,34 +130,34 @@ class RecordedRequests:
         return best
 
     def _is_repeated(self, key: RequestKey) -> bool:
-        """Return whether a request has been answered, and was recorded only that often."""
+        """Whether a request has been answered, and was recorded only that often."""
         return any(entry.key == key for entry in self._entries if entry.is_used)
 
     def divergence(
         self, entry: RecordedEntry, key: RequestKey, request: RecordedRequest
     ) -> Divergence:
-        """Return how a request differs from the recorded one of its intended call."""
-        found = difference(entry.key, key)
-        if found is None:
+        """Describe how a request differs from that of its intended call."""
+        request_difference = difference(entry.key, key)
+        if request_difference is None:
             return self.swapped_results(entry, key, request) or Divergence(
                 "settings", f"model call {entry.number}: the request differs", call=entry.number
             )
         return Divergence(
-            found.kind,
-            f"model call {entry.number}: {found.summary}",
+            request_difference.kind,
+            f"model call {entry.number}: {request_difference.summary}",
             call=entry.number,
-            message=found.message,
-            recorded=found.recorded,
-            actual=found.actual,
+            message=request_difference.message,
+            recorded=request_difference.recorded,
+            actual=request_difference.actual,
             recorded_messages=entry.call.request.messages,
             actual_messages=request.messages,
-            suggestion=found.suggestion,
+            suggestion=request_difference.suggestion,
         )
 
     def swapped_results(
         self, entry: RecordedEntry, key: RequestKey, request: RecordedRequest
     ) -> Divergence | None:
-        """Return the divergence of tool results in another order than recorded.
+        """The divergence of tool results in another order than recorded.
 
         The order is free where the recorded executions overlapped in time.
 
@@ -166,8 +170,10 @@ class RecordedRequests:
         for recorded, actual in orders:
             if recorded.numbers == actual.numbers:
                 continue
-            asked = {call.id: call for m in entry.call.request.messages for call in m.tool_calls}
-            if not self._must_follow(recorded, actual, asked):
+            calls_by_id = {
+                call.id: call for m in entry.call.request.messages for call in m.tool_calls
+            }
+            if not self._must_follow(recorded, actual, calls_by_id):
                 continue
             return Divergence(
                 "tool_order",
@@ -181,25 +187,27 @@ class RecordedRequests:
         return None
 
     def _must_follow(
-        self, recorded: ResultOrder, actual: ResultOrder, asked: Mapping[str, ToolCall]
+        self, recorded: ResultOrder, actual: ResultOrder, calls_by_id: Mapping[str, ToolCall]
     ) -> bool:
-        """Return whether two results changed places whose executions did not overlap."""
-        places = {number: place for place, number in enumerate(actual.numbers)}
-        found = (self._execution(one, asked.get(one)) for one in recorded.call_ids)
-        executions = dict(zip(recorded.numbers, found, strict=True))
+        """Whether two results changed places whose executions did not overlap."""
+        places = {number: position for position, number in enumerate(actual.numbers)}
+        found_executions = (
+            self._execution(call_id, calls_by_id.get(call_id)) for call_id in recorded.call_ids
+        )
+        executions = dict(zip(recorded.numbers, found_executions, strict=True))
         return any(
-            places.get(one, 0) > places.get(other, 0)
-            and not _overlap(executions[one], executions[other])
-            for one, other in combinations(recorded.numbers, 2)
+            places.get(number, 0) > places.get(later_number, 0)
+            and not _overlap(executions[number], executions[later_number])
+            for number, later_number in combinations(recorded.numbers, 2)
         )
 
-    def _execution(self, call_id: str, asked: ToolCall | None) -> RecordedToolCall | None:
-        """Return the recorded execution of a call, by its id or by its name and arguments."""
+    def _execution(self, call_id: str, call: ToolCall | None) -> RecordedToolCall | None:
+        """The recorded execution of a call, by its id or by its name and arguments."""
         timed = [tool for tool in self._tools if tool.start_ns]
-        found = next((tool for tool in timed if call_id and tool.call_id == call_id), None)
-        if found is not None or asked is None:
-            return found
-        key = (asked.name, canonical(asked.arguments))
+        execution = next((tool for tool in timed if call_id and tool.call_id == call_id), None)
+        if execution is not None or call is None:
+            return execution
+        key = (call.name, canonical(call.arguments))
         without_id = (tool for tool in timed if not tool.call_id)
         return next((t for t in without_id if (t.name, canonical(t.arguments)) == key), None)
 
@@ -208,16 +216,18 @@ def _wire_request(call: RecordedModelCall) -> WireRequest | None:
     return None if call.exchange is None else WireRequest.of_exchange(call.exchange)
 
 
-def _overlap(one: RecordedToolCall | None, other: RecordedToolCall | None) -> bool:
-    """Return whether two recorded executions ran at the same time."""
-    if one is None or other is None:
+def _overlap(execution: RecordedToolCall | None, later_execution: RecordedToolCall | None) -> bool:
+    """Whether two recorded executions ran at the same time."""
+    if execution is None or later_execution is None:
         return False
-    return one.start_ns < other.end_ns and other.start_ns < one.end_ns
+    return (
+        execution.start_ns < later_execution.end_ns and later_execution.start_ns < execution.end_ns
+    )
 
 
-def _similarity(one: RequestKey, other: RequestKey) -> float:
-    """Return the share of messages that two requests have at the same position."""
-    if one.is_partial:
-        one, other = one.rough, other.rough
-    equal = sum(a == b for a, b in zip(one.messages, other.messages, strict=False))
-    return 2 * equal / max(len(one.messages) + len(other.messages), 1)
+def _similarity(recorded: RequestKey, actual: RequestKey) -> float:
+    """The share of messages that two requests have at the same position."""
+    if recorded.is_partial:
+        recorded, actual = recorded.rough, actual.rough
+    equal = sum(a == b for a, b in zip(recorded.messages, actual.messages, strict=False))
+    return 2 * equal / max(len(recorded.messages) + len(actual.messages), 1)

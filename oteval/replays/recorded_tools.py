@@ -35,7 +35,7 @@ class _Execution:
     is_used: bool = False
 
     def contains(self, start_ns: int, end_ns: int) -> bool:
-        """Return whether something happened during this execution."""
+        """Whether something happened during this execution."""
         return 0 < self.call.start_ns <= start_ns and 0 < end_ns <= self.call.end_ns
 
 
@@ -80,28 +80,31 @@ class RecordedTools:
     @property
     def used(self) -> int:
         """The number of executions that have answered a call."""
-        return sum(each.is_used for each in self._executions)
+        return sum(execution.is_used for execution in self._executions)
 
     def began_before(self, time_ns: int) -> bool:
-        """Return whether an execution, of which the start is known, began before a time."""
-        return any(0 < each.call.start_ns < time_ns for each in self._executions)
+        """Whether an execution with a known start began before a time."""
+        return any(0 < execution.call.start_ns < time_ns for execution in self._executions)
 
     def has(self, name: str, arguments: Any) -> bool:
-        """Return whether an unused execution answers a call."""
+        """Whether an unused execution answers a call."""
         return self._find(name, arguments, self._key(name, arguments)) is not None
 
     def take(self, name: str, arguments: Any) -> ToolMatch:
-        """Return the execution that answers a call, and use it up."""
+        """Use up the execution that answers a call."""
         key = self._key(name, arguments)
-        found = self._find(name, arguments, key)
-        if found is None:
+        execution = self._find(name, arguments, key)
+        if execution is None:
             return ToolMatch(divergence=self._miss(name, arguments, key))
-        found.is_used = True
-        return ToolMatch(found.call)
+        execution.is_used = True
+        return ToolMatch(execution.call)
 
     def covers(self, start_ns: int, end_ns: int) -> bool:
-        """Return whether something happened inside an execution that was answered."""
-        return any(each.is_used and each.contains(start_ns, end_ns) for each in self._executions)
+        """Whether something happened inside an execution that was answered."""
+        return any(
+            execution.is_used and execution.contains(start_ns, end_ns)
+            for execution in self._executions
+        )
 
     def missing(self, *, in_process: bool = True) -> Iterator[tuple[int, RecordedToolCall]]:
         """Yield the executions that the replay lacks, although it intercepts those tools.
@@ -112,11 +115,11 @@ class RecordedTools:
         Yields:
             The number of an execution, from 1, and the execution.
         """
-        intercepted = {each.call.name for each in self._executions if each.is_used}
-        for number, each in enumerate(self._executions, 1):
-            call = each.call
+        intercepted = {execution.call.name for execution in self._executions if execution.is_used}
+        for number, execution in enumerate(self._executions, 1):
+            call = execution.call
             is_seen = call.name in intercepted or (in_process and call.is_decorated)
-            if each.is_used or not call.start_ns or not is_seen:
+            if execution.is_used or not call.start_ns or not is_seen:
                 continue
             # A framework that refuses the arguments of a call never comes to the tool.
             if call.is_error and not call.is_decorated:
@@ -125,13 +128,13 @@ class RecordedTools:
                 yield number, call
 
     def _find(self, name: str, arguments: Any, key: tuple[str, str]) -> _Execution | None:
-        unused = [each for each in self._executions if not each.is_used]
-        exact = next((each for each in unused if key in each.keys), None)
+        unused = [execution for execution in self._executions if not execution.is_used]
+        exact = next((execution for execution in unused if key in execution.keys), None)
         if exact is not None or not isinstance(arguments, Mapping):
             return exact
         # Recorded arguments are those that the model asked for. They lack the defaults of the tool,
         # and values that the agent adds.
-        same_name = (each for each in unused if each.call.name == name)
+        same_name = (execution for execution in unused if execution.call.name == name)
         return next((e for e in same_name if self._is_part(e.call.arguments, arguments)), None)
 
     def _is_part(self, recorded: Any, actual: Mapping[str, Any]) -> bool:
@@ -140,10 +143,10 @@ class RecordedTools:
         return self._key("", recorded) == self._key("", {key: actual[key] for key in recorded})
 
     def _miss(self, name: str, arguments: Any, key: tuple[str, str]) -> Divergence:
-        same_name = [each for each in self._executions if each.call.name == name]
-        unused = next((each for each in same_name if not each.is_used), None)
+        same_name = [execution for execution in self._executions if execution.call.name == name]
+        unused = next((execution for execution in same_name if not execution.is_used), None)
         actual = {"name": name, "arguments": arguments}
-        times = sum(key in each.keys for each in same_name)
+        times = sum(key in execution.keys for execution in same_name)
         if unused is not None and not times:
             unused.is_used = True
             return Divergence(
@@ -185,22 +188,29 @@ def asking_calls(
         calls: The executions.
         model_calls: The model calls.
     """
-    asked = [
+    unmatched = [
         (index, call)
         for index, model_call in enumerate(model_calls)
         for call in (model_call.answer.client_calls if model_call.answer else ())
     ]
     for call in calls:
-        at = next((at for at, (_, one) in enumerate(asked) if _asks_for(one, call)), None)
-        yield -1 if at is None else asked.pop(at)[0]
+        position = next(
+            (
+                position
+                for position, (_, asked_call) in enumerate(unmatched)
+                if _asks_for(asked_call, call)
+            ),
+            None,
+        )
+        yield -1 if position is None else unmatched.pop(position)[0]
 
 
-def _asks_for(asked: ToolCall, execution: RecordedToolCall) -> bool:
-    """Return whether a model's call is the one that was executed."""
-    if asked.id and execution.call_id:
-        return asked.id == execution.call_id
-    same = canonical(asked.arguments) == canonical(execution.arguments)
-    return same and asked.name == execution.name
+def _asks_for(asked_call: ToolCall, execution: RecordedToolCall) -> bool:
+    """Whether a model's call is the one that was executed."""
+    if asked_call.id and execution.call_id:
+        return asked_call.id == execution.call_id
+    same = canonical(asked_call.arguments) == canonical(execution.arguments)
+    return same and asked_call.name == execution.name
 
 
 def _shown(call: RecordedToolCall) -> dict[str, Any]:

@@ -61,12 +61,12 @@ def save(recording: Recording, path: str | Path) -> None:
 
 
 def recording_bytes(recording: Recording) -> bytes:
-    """Return the content of a recording's file, not compressed."""
+    """The content of a recording's file, not compressed."""
     messages: dict[int, str] = {}
     lines = [
-        f'{{"{kind}":{_text(one, messages)}}}'
+        f'{{"{kind}":{_text(record, messages)}}}'
         for kind, name in _LISTS.items()
-        for one in getattr(recording, name)
+        for record in getattr(recording, name)
     ]
     header: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "lines": len(lines)}
     nothing: Any = dict.fromkeys(_LISTS.values(), ())
@@ -75,32 +75,32 @@ def recording_bytes(recording: Recording) -> bytes:
 
 
 def _text(value: Any, messages: dict[int, str]) -> str:
-    """Return a value as JSON text.
+    """A value as JSON text.
 
     Args:
         value: The value.
         messages: The texts of messages by their ids. Requests repeat those of earlier ones.
     """
     if isinstance(value, Message):
-        known = messages.get(id(value))
-        if known is None:
-            known = messages[id(value)] = dumps_exact(_plain(value))
-        return known
+        text = messages.get(id(value))
+        if text is None:
+            text = messages[id(value)] = dumps_exact(_plain(value))
+        return text
     if is_dataclass(value):
-        given = ((field.name, getattr(value, field.name), field) for field in _fields(value))
+        field_values = ((field.name, getattr(value, field.name), field) for field in _fields(value))
         inner = (
-            f'"{name}":{_text(one, messages)}'
-            for name, one, field in given
-            if not _is_default(one, field)
+            f'"{name}":{_text(inner, messages)}'
+            for name, inner, field in field_values
+            if not _is_default(inner, field)
         )
         return f"{{{','.join(inner)}}}"
     if isinstance(value, tuple) and value and is_dataclass(value[0]):
-        return f"[{','.join(_text(one, messages) for one in value)}]"
+        return f"[{','.join(_text(item, messages) for item in value)}]"
     return dumps_exact(_plain(value))
 
 
 def load(path: str | Path) -> Recording:
-    """Return the recording in a file.
+    """Read a recording from a file.
 
     Args:
         path: The file that `save` wrote, or a cassette of vcrpy (``.yaml``, ``.yml``, ``.json``).
@@ -123,15 +123,15 @@ def load(path: str | Path) -> Recording:
     lines = text.split("\n")
     header = _header(path, lines[0])
     rows = [(number, line) for number, line in enumerate(lines[1:], 2) if line]
-    found: dict[str, list[Any]] = {kind: [] for kind in _LISTS}
+    records: dict[str, list[Any]] = {kind: [] for kind in _LISTS}
     messages: dict[bytes, Message] = {}
     for number, line in rows:
         kind, value = _line(path, number, line, messages)
-        found[kind].append(value)
+        records[kind].append(value)
     if len(rows) != header.pop("lines", len(rows)):
         raise InputError(f"{path}: line {len(lines)}: the file was cut: save the recording again")
     values = _changed(_known(Recording, header), answers=_each(_answer))
-    values |= {name: tuple(found[kind]) for kind, name in _LISTS.items()}
+    values |= {name: tuple(records[kind]) for kind, name in _LISTS.items()}
     try:
         return Recording(**values)
     except TypeError as error:
@@ -165,7 +165,7 @@ def _line(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as plain JSON; bytes are text or base64."""
+    """A value as plain JSON; bytes are text or base64."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -197,7 +197,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def _fields(value: Any) -> tuple[Field[Any], ...]:
-    """Return the fields of a value of a data class."""
+    """The fields of a value of a data class."""
     kind: Any = type(value)
     return _fields_of(kind)
 
@@ -207,77 +207,77 @@ def _fields_of(kind: Any) -> tuple[Field[Any], ...]:
     return fields(kind)
 
 
-def _known(kind: type[Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a class has; later versions may have more."""
-    every: Any = kind
-    names = {field.name for field in _fields_of(every)}
-    return {key: value for key, value in found.items() if key in names}
+def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a class has; later versions may have more."""
+    data_class: Any = kind
+    names = {field.name for field in _fields_of(data_class)}
+    return {key: value for key, value in values.items() if key in names}
 
 
-def _changed(found: Mapping[str, Any], **readers: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return fields with some of them read by a function."""
-    return {k: readers[k](v) if k in readers and v is not None else v for k, v in found.items()}
+def _changed(values: Mapping[str, Any], **readers: Callable[[Any], Any]) -> dict[str, Any]:
+    """Read some of the fields by functions."""
+    return {k: readers[k](v) if k in readers and v is not None else v for k, v in values.items()}
 
 
 def _each(read: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple[Any, ...]]:
     return lambda values: tuple(map(read, values))
 
 
-def _tool_request(found: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(**_known(ToolCall, found))
+def _tool_request(values: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(**_known(ToolCall, values))
 
 
-def _message(found: Mapping[str, Any]) -> Message:
-    known = _known(Message, found)
-    return Message(**_changed(known, parts=tuple, tool_calls=_each(_tool_request)))
+def _message(values: Mapping[str, Any]) -> Message:
+    fields_by_name = _known(Message, values)
+    return Message(**_changed(fields_by_name, parts=tuple, tool_calls=_each(_tool_request)))
 
 
-def _chunk(found: Mapping[str, Any]) -> Chunk:
-    return Chunk(**_changed(_known(Chunk, found), data=_bytes))
+def _chunk(values: Mapping[str, Any]) -> Chunk:
+    return Chunk(**_changed(_known(Chunk, values), data=_bytes))
 
 
-def _exchange(found: Mapping[str, Any]) -> Exchange:
-    known = _known(Exchange, found)
-    return Exchange(**_changed(known, request_body=_bytes, chunks=_each(_chunk)))
+def _exchange(values: Mapping[str, Any]) -> Exchange:
+    fields_by_name = _known(Exchange, values)
+    return Exchange(**_changed(fields_by_name, request_body=_bytes, chunks=_each(_chunk)))
 
 
-def _request(found: Mapping[str, Any], messages: dict[bytes, Message]) -> RecordedRequest:
-    known = _known(RecordedRequest, found)
+def _request(values: Mapping[str, Any], messages: dict[bytes, Message]) -> RecordedRequest:
+    fields_by_name = _known(RecordedRequest, values)
     read = functools.partial(_repeated, messages=messages)
-    return RecordedRequest(**_changed(known, messages=_each(read), tools=tuple))
+    return RecordedRequest(**_changed(fields_by_name, messages=_each(read), tools=tuple))
 
 
-def _repeated(found: Any, messages: dict[bytes, Message]) -> Message:
-    """Return a message; equal ones of several requests are the same object."""
-    key = marshal.dumps(found, 2)  # a version without references: equal bytes are equal values
-    known = messages.get(key)
-    if known is None:
-        known = messages[key] = _message(found)
-    return known
+def _repeated(values: Any, messages: dict[bytes, Message]) -> Message:
+    """Read a message; equal ones of several requests become the same object."""
+    key = marshal.dumps(values, 2)  # a version without references: equal bytes are equal values
+    message = messages.get(key)
+    if message is None:
+        message = messages[key] = _message(values)
+    return message
 
 
-def _model_call(found: Mapping[str, Any], messages: dict[bytes, Message]) -> RecordedModelCall:
-    known = _changed(
-        _known(RecordedModelCall, found),
+def _model_call(values: Mapping[str, Any], messages: dict[bytes, Message]) -> RecordedModelCall:
+    fields_by_name = _changed(
+        _known(RecordedModelCall, values),
         request=functools.partial(_request, messages=messages),
         answer=_message,
         exchange=_exchange,
         choices=_each(_message),
         usage=_usage,
     )
-    return RecordedModelCall(**known)
+    return RecordedModelCall(**fields_by_name)
 
 
-def _usage(found: Mapping[str, Any]) -> Usage:
-    return Usage(**_known(Usage, found))
+def _usage(values: Mapping[str, Any]) -> Usage:
+    return Usage(**_known(Usage, values))
 
 
-def _answer(found: Mapping[str, Any]) -> RecordedAnswer:
-    return RecordedAnswer(**_known(RecordedAnswer, found))
+def _answer(values: Mapping[str, Any]) -> RecordedAnswer:
+    return RecordedAnswer(**_known(RecordedAnswer, values))
 
 
-def _tool_call(found: Mapping[str, Any]) -> RecordedToolCall:
-    return RecordedToolCall(**_known(RecordedToolCall, found))
+def _tool_call(values: Mapping[str, Any]) -> RecordedToolCall:
+    return RecordedToolCall(**_known(RecordedToolCall, values))
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {

@@ -51,7 +51,7 @@ _PAGE = 10
 
 
 def read_recording(store: Store, session: str) -> Recording:
-    """Return the recording of a session.
+    """Read the recording of a session.
 
     Args:
         store: The store. Its trajectories are up to date.
@@ -110,7 +110,7 @@ def _by_trace(rows: Iterable[_Row]) -> Mapping[str, list[_Row]]:
 def recording_of(
     session: StoredSession, spans: Sequence[Span], logs: Sequence[LogRecord]
 ) -> Recording:
-    """Return the recording of a session.
+    """Read the recording of a session.
 
     Args:
         session: The session.
@@ -149,7 +149,7 @@ def recording_of(
 
 
 def _input(member: TracedTrajectory) -> str:
-    """Return the text with which an agent was called.
+    """The text with which an agent was called.
 
     The agent's span has it. The message that the agent makes of it may have more in it.
     """
@@ -164,24 +164,24 @@ def _input(member: TracedTrajectory) -> str:
 
 
 def _around(
-    family: Sequence[TracedTrajectory], others: Sequence[TracedTrajectory]
+    family: Sequence[TracedTrajectory], foreign: Sequence[TracedTrajectory]
 ) -> list[TracedTrajectory]:
-    """Return the tools that the code around the agents of a session ran.
+    """The tools that the code around the agents of a session ran.
 
     Args:
         family: The trajectories of the session.
-        others: The other trajectories of its traces. One with model calls is another session, to
+        foreign: The other trajectories of its traces. One with model calls is another session, to
             which the tools may belong as well.
     """
     traces = {name for member in family for name in member.trajectory.trace_ids}
-    others = [member for member in others if traces & set(member.trajectory.trace_ids)]
-    if any(run.model_calls for member in others for run in member.runs):
+    foreign = [member for member in foreign if traces & set(member.trajectory.trace_ids)]
+    if any(run.model_calls for member in foreign for run in member.runs):
         return []
-    return list(others)
+    return list(foreign)
 
 
 def _exchanges(logs: Sequence[LogRecord]) -> tuple[list[Exchange], list[tuple[str, str]]]:
-    """Return the HTTP exchanges in log records; of others the span, and why it cannot be read."""
+    """The HTTP exchanges in log records; of others the span, and why it cannot be read."""
     exchanges: list[Exchange] = []
     damaged: list[tuple[str, str]] = []
     for record in logs:
@@ -210,7 +210,7 @@ def _members(
     family: Sequence[TracedTrajectory],
     traced: Sequence[TracedTrajectory],
 ) -> dict[str, bool]:
-    """Return whether a span belongs to a session, by its id; see `_own_exchanges`."""
+    """Whether a span belongs to a session, by its id; see `_own_exchanges`."""
     members = {member.trajectory.id for member in family}
     traces = {name for member in family for name in member.trajectory.trace_ids}
     foreign = [member for member in traced if member.trajectory.id not in members]
@@ -229,7 +229,7 @@ def _own_exchanges(
     family: Sequence[TracedTrajectory],
     traced: Sequence[TracedTrajectory],
 ) -> list[Exchange]:
-    """Return the exchanges of a session.
+    """The exchanges of a session.
 
     Args:
         exchanges: The exchanges of its traces.
@@ -281,11 +281,11 @@ def _tools(
 
 
 def _is_below(span_id: str, above: set[str], parents: Mapping[str, str]) -> bool:
-    seen: set[str] = set()
-    while span_id and span_id not in seen:
+    seen_ids: set[str] = set()
+    while span_id and span_id not in seen_ids:
         if span_id in above:
             return True
-        seen.add(span_id)
+        seen_ids.add(span_id)
         span_id = parents.get(span_id, "")
     return False
 
@@ -323,9 +323,9 @@ def _reasons(
         (len(rebuilt) - len(unread), "no HTTP exchange was recorded"),
         (len(unread), "the recorded HTTP exchange cannot be read"),
     ):
-        some = "all" if count == len(calls) else f"{count} of {len(calls)}"
+        share = "all" if count == len(calls) else f"{count} of {len(calls)}"
         if count:
-            yield f"{some} model calls are rebuilt from spans ({dialects}): {why}"
+            yield f"{share} model calls are rebuilt from spans ({dialects}): {why}"
     for number, call in enumerate(calls, 1):
         name = call_name(number, call.call)
         if call.problem:
@@ -346,7 +346,7 @@ def _reasons(
 
 
 def _answers_of_no_call(calls: Sequence[RebuiltCall], family: Sequence[TracedTrajectory]) -> int:
-    """Return how many answers in the trajectories no recorded model call gave.
+    """The number of answers in the trajectories that no recorded model call gave.
 
     The client ran tools between two answers, or the trace begins in the middle of a turn.
     """

@@ -30,7 +30,7 @@ __all__ = ["redacted_recording"]
 
 
 def redacted_recording(recording: Recording, redactor: SecretRedactor) -> Recording:
-    """Return a recording without secrets.
+    """Remove the secrets from a recording.
 
     Args:
         recording: The recording.
@@ -49,16 +49,16 @@ def redacted_recording(recording: Recording, redactor: SecretRedactor) -> Record
 
 
 def _named_secrets(recording: Recording, redactor: SecretRedactor) -> frozenset[str]:
-    """Return the values whose names say that they are secrets."""
-    found: set[str] = set()
+    """The values whose names say that they are secrets."""
+    secrets: set[str] = set()
     exchanges = [call.exchange for call in recording.model_calls if call.exchange is not None]
     for exchange in (*exchanges, *recording.exchanges):
         kind = exchange.request_headers.get("content-type", "")
-        found |= redactor.body_secrets(exchange.request_body, kind)
-        found |= request_secrets(exchange.request_headers.items(), exchange.url)
+        secrets |= redactor.body_secrets(exchange.request_body, kind)
+        secrets |= request_secrets(exchange.request_headers.items(), exchange.url)
     for text in _json_texts(recording):
-        found |= redactor.body_secrets(text.encode("utf-8", "replace"))
-    return frozenset(found)
+        secrets |= redactor.body_secrets(text.encode("utf-8", "replace"))
+    return frozenset(secrets)
 
 
 def _json_texts(recording: Recording) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _json_texts(recording: Recording) -> Iterator[str]:
     for call in recording.model_calls:
         for message in (*call.request.messages, *((call.answer,) if call.answer else ())):
             yield message.content or ""
-            yield from (dumps_exact(one.arguments) for one in message.tool_calls)
+            yield from (dumps_exact(call.arguments) for call in message.tool_calls)
 
 
 class _Redaction:
@@ -91,7 +91,7 @@ class _Redaction:
         return None if text is None else self.text(text)
 
     def json(self, value: Any) -> Any:
-        """Return plain JSON without secrets."""
+        """Remove secrets from plain JSON."""
         if value is None or isinstance(value, (bool, str)):
             return self.text(value) if isinstance(value, str) else value
         before = dumps_exact(value)
@@ -105,9 +105,9 @@ class _Redaction:
 
     def _texts(self, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {key: self._texts(one) for key, one in value.items()}
+            return {key: self._texts(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._texts(one) for one in value]
+            return [self._texts(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
 
     def message(self, message: Message) -> Message:
@@ -160,7 +160,7 @@ class _Redaction:
         )
 
     def exchange(self, exchange: Exchange) -> Exchange:
-        """Return an exchange without secrets, and with headers that are known to be safe only."""
+        """Remove secrets, and all headers that are not known to be safe."""
         redactor = self._redactor
         request_headers = recorded_headers(exchange.request_headers.items(), redactor)
         headers = redactor.headers(exchange.response_headers.items())

@@ -22,7 +22,7 @@ _PRIVATE_KEY = re.compile(r"-----BEGIN [^\r\n]*PRIVATE KEY[^-]*-----.*", re.DOTA
 
 
 def is_same_text(recorded: str, actual: str) -> bool:
-    """Return whether texts are equal; a placeholder in the recorded one equals one value."""
+    """Whether texts are equal; a placeholder in the recorded one equals one value."""
     if recorded == actual:
         return True
     placeholders = list(_REDACTED.finditer(recorded))
@@ -46,7 +46,7 @@ def is_same_text(recorded: str, actual: str) -> bool:
 
 
 def _is_value(placeholder: re.Match[str], value: str, *, is_whole: bool) -> bool:
-    """Return whether a placeholder may stand for a value."""
+    """Whether a placeholder may stand for a value."""
     if _REDACTED.fullmatch(value):
         return True
     text, word = placeholder[0], placeholder[1].strip()

@@ -63,12 +63,12 @@ class ReplayOrder:
 def _swapped_tools(late: _Recorded, early: _Recorded) -> Divergence | None:
     if not isinstance(late, RecordedToolCall) or not isinstance(early, RecordedToolCall):
         return None
-    shown = [{"name": tool.name, "arguments": tool.arguments} for tool in (late, early)]
+    calls = [{"name": tool.name, "arguments": tool.arguments} for tool in (late, early)]
     return Divergence(
         "tool_order",
         f"{early.name} ran before {late.name}; the recording has them in the other order",
-        recorded=shown,
-        actual=shown[::-1],
+        recorded=calls,
+        actual=calls[::-1],
     )
 
 
@@ -108,17 +108,17 @@ def _events(
                     clock=clock,
                 ),
             )
-    for one in recording.exchanges:
+    for exchange in recording.exchanges:
         # Other requests that only read are often cached, or sent in the background.
-        if one.is_in_agent or one.method not in READING_METHODS:
-            name = f"{one.method} {shown_url(one.url)}"
-            yield one, RecordedEvent(name, one.start_ns, one.end_ns, one.thread)
+        if exchange.is_in_agent or exchange.method not in READING_METHODS:
+            name = f"{exchange.method} {shown_url(exchange.url)}"
+            yield exchange, RecordedEvent(name, exchange.start_ns, exchange.end_ns, exchange.thread)
 
 
 def _conversations(
     calls: Sequence[RecordedModelCall], keys: Sequence[RequestKey]
 ) -> list[Hashable]:
-    """Return the conversation of each model call: one goes on where a request repeats another.
+    """The conversation of each model call: one goes on where a request repeats another.
 
     A conversation whose calls overlapped was forked: it does not say in which order they come.
     """
@@ -142,6 +142,6 @@ def _conversations(
 
 
 def _overlap(calls: Sequence[RecordedModelCall], numbers: Sequence[int], number: int) -> bool:
-    own = [call for call, other in zip(calls, numbers, strict=True) if other == number]
+    own = [call for call, call_number in zip(calls, numbers, strict=True) if call_number == number]
     own.sort(key=lambda call: call.start_ns)
     return any(later.start_ns < earlier.end_ns for earlier, later in pairwise(own))

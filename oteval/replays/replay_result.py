@@ -65,19 +65,19 @@ class ReplayResult:
         return self.served / self.model_calls if self.model_calls else 1.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "session": self.session,
             "passed": self.passed,
             "fidelity": self.fidelity,
             "reasons": list(self.reasons),
-            "divergences": [one.as_dict() for one in self.divergences],
+            "divergences": [divergence.as_dict() for divergence in self.divergences],
             "model_calls": {"recorded": self.model_calls, "served": self.served},
             "tool_calls": {"recorded": self.tool_calls, "served": self.served_tools},
             "exchanges": {"recorded": self.exchanges, "served": self.served_exchanges},
             "flagged": self.flagged,
             "live": self.live,
-            "executed": [list(one) for one in self.executed],
+            "executed": [list(execution) for execution in self.executed],
             "missing": list(self.missing),
             "unguarded": list(self.unguarded),
             "tools": dict(self.tools),

@@ -24,7 +24,7 @@ _TAG = "$reported"
 
 
 def reported_error(span: Span) -> str | None:
-    """Return the exception that a span reports, as the text of a recorded one; None without any.
+    """The exception that a span reports, as `RecordedToolCall.raised` has it, or None.
 
     Args:
         span: The span of a tool.
@@ -42,7 +42,7 @@ def reported_error(span: Span) -> str | None:
 
 
 def reported_text(span: Span) -> str:
-    """Return the exception that a span reports as ``ValueError: text``, or ""."""
+    """The exception that a span reports as ``ValueError: text``, or ""."""
     form = reported_error(span)
     if form is None:
         return span.status_message if span.is_error else ""
@@ -51,7 +51,7 @@ def reported_text(span: Span) -> str:
 
 
 def reported_answer(call: RecordedToolCall) -> ToolAnswer | None:
-    """Return the answer that raises a reported exception; None if the call has no such exception.
+    """The answer that raises a reported exception; None if the call has no such exception.
 
     Args:
         call: The execution.
@@ -93,13 +93,17 @@ def _own_classes(name: str) -> Iterator[str]:
     """Yield the class of a name in the agent's own modules, if it is the only one."""
     modules = [module for key, module in list(sys.modules.items()) if is_agent_module(key)]
     members = [vars(module).get(name) for module in modules]
-    own = {each for each in members if isinstance(each, type) and is_agent_module(each.__module__)}
+    own = {
+        member
+        for member in members
+        if isinstance(member, type) and is_agent_module(member.__module__)
+    }
     if len(own) == 1:
         yield class_name(own.pop())
 
 
 def _literal(text: str) -> Any:
-    """Return the argument of a `KeyError`, whose text is the argument's literal."""
+    """The argument of a `KeyError`, whose text is the argument's literal."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -38,11 +38,11 @@ class RequestDifference:
 
 
 def shortened(summary: str) -> str:
-    """Return a summary that fits into one line."""
+    """Shorten a summary to one line."""
     return summary if len(summary) <= 200 else f"{summary[:199]}…"
 
 
 def suggestion_for(recorded: str | None, actual: str | None) -> str:
-    """Return how to allow the difference of two texts, or ""."""
+    """The option that allows the difference of two texts, or ""."""
     pattern = suggest_normalization(recorded or "", actual or "")
     return f"--normalize '{pattern}' allows this difference" if pattern else ""

@@ -48,7 +48,7 @@ class RequestEdits:
     _adds_prompt: bool | None = field(default=None, init=False)
 
     def apply(self, api: str, body: bytes, *, is_lead: bool = True) -> bytes:
-        """Return the body of a request with the edits.
+        """Edit the body of a request.
 
         Args:
             api: The name of the request's API.
@@ -74,23 +74,23 @@ class RequestEdits:
         return dumps(request).encode()
 
     def url(self, url: str) -> str:
-        """Return the URL of a request with the model, where the API's URLs name it."""
+        """Edit the URL of a request, where the API's URLs name the model."""
         return url if self.model is None else _MODEL_IN_URL.sub(quote(self.model, safe=""), url)
 
     def _edit_prompt(self, api: str, request: dict[str, Any], prompt: str) -> None:
         """Replace the system prompt, or add one if the agent's first request has none."""
-        place = _system_place(api, request)
+        prompt_field = _system_place(api, request)
         if self._adds_prompt is None:
-            self._adds_prompt = place is None
-        if place is not None:
-            holder, key = place
+            self._adds_prompt = prompt_field is None
+        if prompt_field is not None:
+            holder, key = prompt_field
             holder[key] = _prompt_value(api, prompt)
         elif self._adds_prompt:
             _add_system(api, request, prompt)
 
 
 def _system_place(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
-    """Return the object and the key that hold the system prompt, or None without one."""
+    """The object and the key that hold the system prompt, or None without one."""
     top = _PROMPT_FIELDS.get(api)
     if top is not None and request.get(top):
         return request, top
@@ -110,7 +110,7 @@ def _add_system(api: str, request: dict[str, Any], prompt: str) -> None:
 
 
 def _prompt_value(api: str, prompt: str) -> Any:
-    """Return a system prompt in the form of an API."""
+    """A system prompt in the form of an API."""
     if api == "gemini":
         return {"parts": [{"text": prompt}]}
     return [{"text": prompt}] if api == "bedrock_converse" else prompt

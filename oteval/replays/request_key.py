@@ -100,18 +100,20 @@ class RequestKey:
     @cached_property
     def rough(self) -> RequestKey:
         """The key as it is compared with a partial one: one system message, no names, no parts."""
-        texts = [one.text.strip() for one in self.messages if one.role == "system"]
+        texts = [message.text.strip() for message in self.messages if message.role == "system"]
         system = [CanonicalMessage("system", "\n".join(filter(None, texts)))] if texts else []
-        places = [i for i, one in enumerate(self.messages) if one.role != "system"]
-        others = [self.messages[i] for i in places]
-        first = next((i for i, one in enumerate(self.messages) if one.role == "system"), 0)
+        places = [i for i, message in enumerate(self.messages) if message.role != "system"]
+        spoken = [self.messages[i] for i in places]
+        first = next((i for i, message in enumerate(self.messages) if message.role == "system"), 0)
         indexes = [self.indexes[i] for i in ([first] if texts else []) + places]
-        plain = [one._replace(text=one.text.strip(), name="", parts=()) for one in others]
+        plain = [
+            message._replace(text=message.text.strip(), name="", parts=()) for message in spoken
+        ]
         return replace(self, messages=(*system, *plain), indexes=tuple(indexes))
 
-    def message(self, place: int) -> Message:
-        """Return the message of the request that is at a place in `messages`."""
-        return self.request.messages[self.indexes[place]]
+    def message(self, position: int) -> Message:
+        """The message of the request that is at a place in `messages`."""
+        return self.request.messages[self.indexes[position]]
 
 
 def key_of(
@@ -120,7 +122,7 @@ def key_of(
     reader: CanonicalReader | None = None,
     wire: WireRequest | None = None,
 ) -> RequestKey:
-    """Return the canonical form of a request.
+    """Make the canonical form of a request.
 
     Args:
         request: The request.
@@ -129,17 +131,17 @@ def key_of(
             faster.
         wire: The HTTP request, or None.
     """
-    found = (reader or CanonicalReader(normalize)).read(request.messages)
+    canonical_messages = (reader or CanonicalReader(normalize)).read(request.messages)
     answer_format = request.response_format
     return RequestKey(
         api=request.api,
         model=request.model,
-        messages=found.messages,
+        messages=canonical_messages.messages,
         tools=_tools(request.tools, normalize),
         response_format="" if answer_format is None else canonical(answer_format),
         settings=tuple(_settings(request, normalize)),
-        result_orders=found.result_orders,
-        indexes=found.indexes,
+        result_orders=canonical_messages.result_orders,
+        indexes=canonical_messages.indexes,
         request=request,
         normalize=tuple(normalize),
         wire=wire,
@@ -158,26 +160,26 @@ def _tools(
     tools: Sequence[Mapping[str, Any]], normalize: Sequence[Pattern]
 ) -> tuple[tuple[str, str | None], ...]:
     schemas = schemas_of(tools)
-    found: dict[str, str | None] = {}
+    definitions: dict[str, str | None] = {}
     for tool in tools:
         inner = tool.get("function") or tool.get("custom")
         fields = inner if isinstance(inner, Mapping) else tool
         name, kind = str(fields.get("name") or ""), str(fields.get("type") or "")
         schema = schemas.get(name) if name else None
         if name and schema is None and "description" not in fields and "custom" not in tool:
-            found[name] = None
+            definitions[name] = None
         elif name:
-            shown = {"description": fields.get("description") or "", "schema": schema}
+            definition = {"description": fields.get("description") or "", "schema": schema}
             if fields.get("strict"):
-                shown["strict"] = True
-            found[name] = without_variable_parts(canonical(shown), normalize)
+                definition["strict"] = True
+            definitions[name] = without_variable_parts(canonical(definition), normalize)
         else:  # A tool that the provider runs.
-            found[kind] = without_variable_parts(canonical(tool), normalize)
-    return tuple(found.items())
+            definitions[kind] = without_variable_parts(canonical(tool), normalize)
+    return tuple(definitions.items())
 
 
 def difference(recorded: RequestKey, actual: RequestKey) -> RequestDifference | None:
-    """Return the first difference of an actual request from a recorded one, or None."""
+    """The first difference of an actual request from a recorded one, or None."""
     return next(_differences(recorded, actual), None)
 
 
@@ -204,35 +206,39 @@ def _of_messages(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDi
         if recorded.messages[0].role != "system" and actual.messages[:1]:
             actual = _without_system(actual)
     pairs = zip_longest(recorded.messages, actual.messages)
-    for place, (one, other) in enumerate(pairs):
-        if one == other:
+    for position, (before, after) in enumerate(pairs):
+        if before == after:
             continue
-        if one is None or other is None or one.role != other.role:
-            yield _moved(recorded, actual, place)
+        if before is None or after is None or before.role != after.role:
+            yield _moved(recorded, actual, position)
             return
-        if not _is_same(one, other, recorded.is_partial):
-            if _is_shifted(recorded.messages, actual.messages, place):
-                yield _moved(recorded, actual, place)
+        if not _is_same(before, after, recorded.is_partial):
+            if _is_shifted(recorded.messages, actual.messages, position):
+                yield _moved(recorded, actual, position)
                 return
-            yield _changed(recorded, actual, place)
+            yield _changed(recorded, actual, position)
 
 
 def _is_shifted(
-    recorded: Sequence[CanonicalMessage], actual: Sequence[CanonicalMessage], place: int
+    recorded: Sequence[CanonicalMessage], actual: Sequence[CanonicalMessage], position: int
 ) -> bool:
-    """Return whether one request has a message more at a place, and then goes on as the other."""
+    """Whether one request has a message more at a place, and then goes on as the other."""
     if len(recorded) == len(actual):
         return False
     shorter, longer = sorted((recorded, actual), key=len)
-    return longer[place + 1 : place + 2] == shorter[place : place + 1]
+    return longer[position + 1 : position + 2] == shorter[position : position + 1]
 
 
 def _tail(recorded: RequestKey, actual: RequestKey) -> RequestKey:
-    """Return a recorded request with as many of its last messages as an actual one has."""
-    has_prompt = any(one.role in SYSTEM_ROLES for one in actual.request.messages)
-    prompts = [one for one in recorded.request.messages if one.role in SYSTEM_ROLES and has_prompt]
-    spoken = [one for one in recorded.request.messages if one.role not in SYSTEM_ROLES]
-    count = sum(one.role not in SYSTEM_ROLES for one in actual.request.messages)
+    """A recorded request with as many of its last messages as an actual one has."""
+    has_prompt = any(message.role in SYSTEM_ROLES for message in actual.request.messages)
+    prompts = [
+        message
+        for message in recorded.request.messages
+        if message.role in SYSTEM_ROLES and has_prompt
+    ]
+    spoken = [message for message in recorded.request.messages if message.role not in SYSTEM_ROLES]
+    count = sum(message.role not in SYSTEM_ROLES for message in actual.request.messages)
     messages = (*prompts, *spoken[len(spoken) - min(count, len(spoken)) :])
     return key_of(replace(recorded.request, messages=messages), recorded.normalize)
 
@@ -244,14 +250,14 @@ def _without_system(key: RequestKey) -> RequestKey:
 
 
 def _is_same(recorded: CanonicalMessage, actual: CanonicalMessage, is_partial: bool) -> bool:
-    """Return whether messages of one role are equal as far as the recorded one is known."""
+    """Whether messages of one role are equal as far as the recorded one is known."""
     if is_partial and recorded.is_unknown:
         return True
     if recorded[3:] != actual[3:] or len(recorded.calls) != len(actual.calls):
         return False
     calls = zip(recorded.calls, actual.calls, strict=True)
     return is_same_text(recorded.text, actual.text) and all(
-        _is_call(one, other, is_partial) for one, other in calls
+        _is_call(recorded_call, actual_call, is_partial) for recorded_call, actual_call in calls
     )
 
 
@@ -263,40 +269,44 @@ def _is_call(recorded: CanonicalCall, actual: CanonicalCall, is_partial: bool) -
     return is_same_text(recorded.arguments, actual.arguments or "")
 
 
-def _changed(recorded: RequestKey, actual: RequestKey, place: int) -> RequestDifference:
-    """Return the difference of the messages at a place, which have the same role."""
-    one, other = recorded.messages[place], actual.messages[place]
-    index = actual.indexes[place]
-    before, after = recorded.message(place), actual.message(place)
-    if other.role == "tool":
-        tool = _tool_of(actual, place)
+def _changed(recorded: RequestKey, actual: RequestKey, position: int) -> RequestDifference:
+    """The difference of the messages at a place, which have the same role."""
+    recorded_message, actual_message = recorded.messages[position], actual.messages[position]
+    index = actual.indexes[position]
+    before, after = recorded.message(position), actual.message(position)
+    if actual_message.role == "tool":
+        tool = _tool_of(actual, position)
         return _text_difference(
-            "tool_result", f"the result of tool {tool!r} differs", index, one.text, other.text
+            "tool_result",
+            f"the result of tool {tool!r} differs",
+            index,
+            recorded_message.text,
+            actual_message.text,
         )
-    if one.calls != other.calls:
+    if recorded_message.calls != actual_message.calls:
         return RequestDifference(
             "tool_call",
-            f"message {index} ({other.role}): the tool calls differ",
+            f"message {index} ({actual_message.role}): the tool calls differ",
             f"messages[{index}].tool_calls",
             index,
             before,
             after,
-            suggestion_for(canonical(one.calls), canonical(other.calls)),
+            suggestion_for(canonical(recorded_message.calls), canonical(actual_message.calls)),
         )
-    if one.text != other.text:
+    if recorded_message.text != actual_message.text:
         text = f"message {index} ({after.role}): the text differs"
-        return _text_difference("prompt", text, index, one.text, other.text)
-    what = "name" if one.name != other.name else "content"
+        return _text_difference("prompt", text, index, recorded_message.text, actual_message.text)
+    what = "name" if recorded_message.name != actual_message.name else "content"
     summary = f"message {index} ({after.role}): the {what} differs"
     return RequestDifference("prompt", summary, f"messages[{index}].{what}", index, before, after)
 
 
-def _tool_of(key: RequestKey, place: int) -> str:
-    """Return the name of the tool whose result is at a place."""
-    number = key.messages[place].answers
+def _tool_of(key: RequestKey, position: int) -> str:
+    """The name of the tool whose result is at a place."""
+    number = key.messages[position].answers
     calls = (call for message in key.messages for call in message.calls)
-    named = next((call.name for call in calls if call.number == number), "")
-    return named or key.message(place).name
+    tool_name = next((call.name for call in calls if call.number == number), "")
+    return tool_name or key.message(position).name
 
 
 def _text_difference(
@@ -307,70 +317,83 @@ def _text_difference(
     return RequestDifference(kind, summary, path, index, recorded, actual, suggestion)
 
 
-def _moved(recorded: RequestKey, actual: RequestKey, place: int) -> RequestDifference:
-    """Return the difference at a place where one request has another message, or none."""
-    one, other = _at(recorded, place), _at(actual, place)
-    here = recorded.messages[place : place + 1], actual.messages[place : place + 1]
-    after = recorded.messages[place + 1 : place + 2], actual.messages[place + 1 : place + 2]
-    if one is not None and (other is None or after[0] == here[1]):
-        other, summary = None, "is missing"
-    elif other is not None and (one is None or after[1] == here[0]):
-        one, summary = None, "is additional"
+def _moved(recorded: RequestKey, actual: RequestKey, position: int) -> RequestDifference:
+    """The difference at a place where one request has another message, or none."""
+    recorded_message, actual_message = _at(recorded, position), _at(actual, position)
+    here = recorded.messages[position : position + 1], actual.messages[position : position + 1]
+    after = (
+        recorded.messages[position + 1 : position + 2],
+        actual.messages[position + 1 : position + 2],
+    )
+    if recorded_message is not None and (actual_message is None or after[0] == here[1]):
+        actual_message, summary = None, "is missing"
+    elif actual_message is not None and (recorded_message is None or after[1] == here[0]):
+        recorded_message, summary = None, "is additional"
     else:
-        summary = f"is recorded as {one.role if one else 'nothing'}"
-    message = other or one
+        summary = f"is recorded as {recorded_message.role if recorded_message else 'nothing'}"
+    message = actual_message or recorded_message
     assert message is not None
     kind: DifferenceKind = "tool_call" if message.tool_calls else "prompt"
-    index = actual.indexes[place] if place < len(actual.indexes) else len(actual.request.messages)
+    index = (
+        actual.indexes[position] if position < len(actual.indexes) else len(actual.request.messages)
+    )
     return RequestDifference(
         "tool_result" if message.role == "tool" else kind,
         f"message {index} ({message.role}) {summary}",
         f"messages[{index}]",
         index,
-        one,
-        other,
+        recorded_message,
+        actual_message,
     )
 
 
-def _at(key: RequestKey, place: int) -> Message | None:
-    return key.message(place) if place < len(key.messages) else None
+def _at(key: RequestKey, position: int) -> Message | None:
+    return key.message(position) if position < len(key.messages) else None
 
 
 def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
-    known, offered = dict(recorded.tools), dict(actual.tools)
-    if recorded.is_partial and not known:
+    recorded_tools, offered_tools = dict(recorded.tools), dict(actual.tools)
+    if recorded.is_partial and not recorded_tools:
         return
-    for name in sorted(known.keys() | offered.keys()):
-        one, other = known.get(name), offered.get(name)
+    for name in sorted(recorded_tools.keys() | offered_tools.keys()):
+        recorded_tool, actual_tool = recorded_tools.get(name), offered_tools.get(name)
         path = f"tools.{name}"
-        if name not in offered:
+        if name not in offered_tools:
             yield RequestDifference(
                 "tool_schema", f"tool {name!r} is not offered", path, recorded=name
             )
-        elif name not in known:
+        elif name not in recorded_tools:
             yield RequestDifference(
                 "tool_schema", f"tool {name!r} is not recorded", path, actual=name
             )
-        elif one is not None and other is not None and is_same_text(one, other):
+        elif (
+            recorded_tool is not None
+            and actual_tool is not None
+            and is_same_text(recorded_tool, actual_tool)
+        ):
             continue
-        elif one != other and not (recorded.is_partial and _is_definition(one, other)):
+        elif recorded_tool != actual_tool and not (
+            recorded.is_partial and _is_definition(recorded_tool, actual_tool)
+        ):
             summary = f"the definition of tool {name!r} differs"
-            before, after = (None if text is None else restore(text) for text in (one, other))
-            hint = suggestion_for(one, other)
+            before, after = (
+                None if text is None else restore(text) for text in (recorded_tool, actual_tool)
+            )
+            hint = suggestion_for(recorded_tool, actual_tool)
             yield RequestDifference("tool_schema", summary, path, None, before, after, hint)
-    order, new_order = list(known), list(offered)
+    order, new_order = list(recorded_tools), list(offered_tools)
     if not recorded.is_partial and order != new_order and sorted(order) == sorted(new_order):
         summary = "the order of the tool definitions differs"
         yield RequestDifference("tool_schema", summary, "tools", None, order, new_order)
 
 
 def _is_definition(recorded: str | None, actual: str | None) -> bool:
-    """Return whether a definition is equal as far as a trace has it: often not its schema."""
+    """Whether a definition is equal as far as a trace has it: often not its schema."""
     if recorded is None or actual is None:
         return True
-    one, other = restore(recorded), restore(actual)
-    same_text = not one["description"] or one["description"] == other["description"]
-    return same_text and (one["schema"] is None or one["schema"] == other["schema"])
+    before, after = restore(recorded), restore(actual)
+    same_text = not before["description"] or before["description"] == after["description"]
+    return same_text and (before["schema"] is None or before["schema"] == after["schema"])
 
 
 def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
@@ -381,28 +404,30 @@ def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDi
         summary = f"the API is {actual.api} instead of {recorded.api}"
         yield RequestDifference("settings", summary, "api", None, recorded.api, actual.api)
         return
-    known, used = dict(recorded.settings), dict(actual.settings)
+    recorded_settings, actual_settings = dict(recorded.settings), dict(actual.settings)
     pairs = [
-        (f"settings.{name}", known.get(name, ""), used.get(name, ""))
-        for name in sorted(known.keys() | used.keys())
-        if name in known or not recorded.is_partial
+        (f"settings.{name}", recorded_settings.get(name, ""), actual_settings.get(name, ""))
+        for name in sorted(recorded_settings.keys() | actual_settings.keys())
+        if name in recorded_settings or not recorded.is_partial
     ]
     if recorded.response_format or not recorded.is_partial:
         pairs.append(("response_format", recorded.response_format, actual.response_format))
-    for path, one, other in pairs:
-        if is_same_text(one, other) or (recorded.is_partial and not other):
+    for path, recorded_text, actual_text in pairs:
+        if is_same_text(recorded_text, actual_text) or (recorded.is_partial and not actual_text):
             continue
-        before, after = (restore(text) if text else None for text in (one, other))
+        before, after = (restore(text) if text else None for text in (recorded_text, actual_text))
         name = path.removeprefix("settings.")
-        summary = f"{name} is {other or 'not set'} instead of {one or 'not set'}"
+        summary = f"{name} is {actual_text or 'not set'} instead of {recorded_text or 'not set'}"
         yield RequestDifference("settings", shortened(summary), path, None, before, after)
 
 
 def _is_model(recorded: RequestKey, actual: RequestKey) -> bool:
-    """Return whether the model is the same; a trace may have its dated name, or a provider's."""
+    """Whether the model is the same; a trace may have its dated name, or a provider's."""
     if recorded.model == actual.model or not recorded.model:
         return True
     if not recorded.is_partial:
         return False
-    one, other = (name.rpartition("/")[2] for name in (recorded.model, actual.model))
-    return one.startswith(other) or other.startswith(one)
+    recorded_name, actual_name = (
+        name.rpartition("/")[2] for name in (recorded.model, actual.model)
+    )
+    return recorded_name.startswith(actual_name) or actual_name.startswith(recorded_name)

@@ -37,7 +37,7 @@ def rerun_trajectory(
     agent: str = "",
     service: str = "",
 ) -> Trajectory:
-    """Return the trajectory of a session's lead agent.
+    """Build the trajectory of a session's lead agent.
 
     Args:
         session: The id of the session, which becomes the trajectory's.
@@ -55,14 +55,16 @@ def rerun_trajectory(
         agent=AgentRun(root, name=agent) if agent else None,
         model_calls=[_operation(call, number, session) for number, call in enumerate(lead, 1)],
     )
-    run.gaps = [each for call in run.model_calls for each in call.gaps]
-    found = trajectories_of([run])[0].trajectory
+    run.gaps = [gap for call in run.model_calls for gap in call.gaps]
+    trajectory = trajectories_of([run])[0].trajectory
     failed = {call.call_id for call in tool_calls if call.is_error and call.call_id}
     calls = [call for thread in threads for call in thread]
     usage = Usage.total(map(_usage, calls))
-    tail = tuple(_marked(message, failed) for message in found.tail)
+    tail = tuple(_marked(message, failed) for message in trajectory.tail)
     models = tuple(dict.fromkeys(call.model for call in calls if call.model))
-    return replace(found, id=session, tail=tail, new_from=0, turn=1, usage=usage, models=models)
+    return replace(
+        trajectory, id=session, tail=tail, new_from=0, turn=1, usage=usage, models=models
+    )
 
 
 def _operation(call: RecordedModelCall, number: int, session: str) -> ModelCall:
@@ -91,7 +93,7 @@ def _usage(call: RecordedModelCall) -> Usage:
 
 
 def _marked(message: Message, failed: set[str]) -> Message:
-    """Return a message; a tool's result is marked if its execution failed."""
+    """Mark a tool's result if its execution failed."""
     if message.role != "tool" or message.tool_call_id not in failed:
         return message
     return replace(message, is_error=True, is_outcome_recorded=True)

@@ -94,7 +94,7 @@ class ReplayServer:
         self._server = uvicorn.Server(config)
 
     def app(self) -> Starlette:
-        """Return the ASGI application."""
+        """Make the ASGI application."""
         routes: list[BaseRoute] = [
             Route(_HEALTH, _healthz),
             Route("/result", self._result),
@@ -109,7 +109,7 @@ class ReplayServer:
                 mcp_apps.append(mcp_app(player, f"/sessions/{session}/mcp"))
             if len(self._players) == 1:
                 mcp_apps.append(mcp_app(next(iter(self._players.values())), "/mcp"))
-            routes += [route for one in mcp_apps for route in one.routes]
+            routes += [route for app in mcp_apps for route in app.routes]
         routes += [
             Route("/sessions/{session}/{path:path}", self._answer, methods=_METHODS),
             Route("/{path:path}", self._answer, methods=_METHODS),
@@ -118,8 +118,8 @@ class ReplayServer:
         @asynccontextmanager
         async def lifespan(_app: Starlette) -> AsyncIterator[None]:
             async with AsyncExitStack() as stack:
-                for one in mcp_apps:
-                    await stack.enter_async_context(one.router.lifespan_context(one))
+                for app in mcp_apps:
+                    await stack.enter_async_context(app.router.lifespan_context(app))
                 yield
 
         return Starlette(routes=routes, lifespan=lifespan)
@@ -145,7 +145,7 @@ class ReplayServer:
             self._socket.close()
 
     def results(self, *, is_complete: bool = True) -> list[ReplayResult]:
-        """Return how the replay of each session went.
+        """The result of each session's replay.
 
         Args:
             is_complete: Whether the agents ran to their end: then calls they did not make are
@@ -154,10 +154,10 @@ class ReplayServer:
         return [player.finish(is_complete=is_complete) for player in self._players.values()]
 
     async def _result(self, _request: Request) -> Response:
-        return JSONResponse([one.as_dict() for one in self.results(is_complete=False)])
+        return JSONResponse([result.as_dict() for result in self.results(is_complete=False)])
 
     async def _models(self, _request: Request) -> Response:
-        calls = [call for one in self._players.values() for call in one.recording.model_calls]
+        calls = [call for player in self._players.values() for call in player.recording.model_calls]
         names = dict.fromkeys(call.request.model for call in calls if call.request.model)
         models = [{"id": name, "object": "model", "owned_by": "oteval"} for name in names]
         return JSONResponse({"object": "list", "data": models})
@@ -165,7 +165,7 @@ class ReplayServer:
     async def _answer(self, request: Request) -> Response:
         body = await request.body()
         path, query = request.url.path, request.url.query
-        asked = HttpRequest(
+        http_request = HttpRequest(
             method=request.method,
             # The address is this endpoint's, not the one that the agent would ask.
             url=f"{path}?{query}" if query else path,
@@ -174,25 +174,25 @@ class ReplayServer:
         )
         session = request.path_params.get("session")
         if session is not None and session not in self._players:
-            known = ", ".join(self._players)
-            message = f"oteval replay: no session {session}; this endpoint has {known}"
+            sessions = ", ".join(self._players)
+            message = f"oteval replay: no session {session}; this endpoint has {sessions}"
             return JSONResponse({"error": {"message": message, "code": "no_session"}}, 404)
-        player = self._players[session] if session else self._player_of(asked)
+        player = self._players[session] if session else self._player_of(http_request)
         try:
             # Comparing long histories takes a while, in which other requests are answered.
-            answer = await asyncio.to_thread(player.answer, asked)
+            answer = await asyncio.to_thread(player.answer, http_request)
         except ReplayDiverged:
             answer = refusal(player.divergences[0])
         return self._response(answer)
 
     def _player_of(self, request: HttpRequest) -> Player:
-        """Return the player of the session that expects a request; else the first unfinished."""
+        """The player of the session that expects a request; else the first unfinished."""
         players: Sequence[Player] = list(self._players.values())
         if len(players) > 1:
             for player in players:
                 if player.expects(request):
                     return player
-        return next((one for one in players if not one.is_finished), players[0])
+        return next((player for player in players if not player.is_finished), players[0])
 
     def _response(self, answer: HttpAnswer) -> Response:
         if answer.status == 0:
@@ -231,12 +231,12 @@ async def _healthz(_request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-def client_environment(url: str, given: Mapping[str, str], token: str = "") -> dict[str, str]:
-    """Return the environment variables by which the usual clients find the endpoint.
+def client_environment(url: str, environment: Mapping[str, str], token: str = "") -> dict[str, str]:
+    """The environment variables by which the usual clients find the endpoint.
 
     Args:
         url: The address of the endpoint.
-        given: The present environment: keys that it has are kept, since they are never sent on.
+        environment: The present environment: its keys are kept, since they are never sent on.
         token: The token of the endpoint, which becomes the key; "" for none.
     """
     variables: dict[str, Any] = {
@@ -246,5 +246,5 @@ def client_environment(url: str, given: Mapping[str, str], token: str = "") -> d
         "OTEVAL_REPLAY_MCP_URL": f"{url}/mcp",
     }
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
-        variables[name] = token or given.get(name) or "replay"
+        variables[name] = token or environment.get(name) or "replay"
     return variables

@@ -179,7 +179,7 @@ class ReplaySession:
         return trajectory
 
     def http_client(self, library: str = "httpx2", **options: Any) -> Any:
-        """Return a client that this replay answers, to pass as ``http_client=``.
+        """Make a client that this replay answers, to pass as ``http_client=``.
 
         Args:
             library: ``httpx2``, which openai 3 uses, or ``httpx``.
@@ -188,7 +188,7 @@ class ReplaySession:
         return http_client(self._open, importlib.import_module(library), **options)
 
     def async_http_client(self, library: str = "httpx2", **options: Any) -> Any:
-        """Return an asynchronous client that this replay answers.
+        """Make an asynchronous client that this replay answers.
 
         Args:
             library: ``httpx2``, which openai 3 uses, or ``httpx``.
@@ -251,7 +251,7 @@ class ReplaySession:
         self._open.work.wait(seconds)
 
     def finish(self, *, is_complete: bool) -> ReplayResult:
-        """Return the result at the end of a process; everything stays guarded until then."""
+        """Conclude the replay at the end of a process; everything stays guarded until then."""
         self._result = self._finished(is_complete=is_complete)
         return self._result
 
@@ -281,7 +281,7 @@ class ReplaySession:
             raise ReplayUnguarded(result.unguarded[0]) from error
 
     def _finished(self, *, is_complete: bool) -> ReplayResult:
-        """Return the result, with the answers of agents if nothing else differs."""
+        """Compare the answers of agents as well, if nothing else differs."""
         result = self.player.finish(is_complete=is_complete)
         if not is_complete or not result.passed or result.live:
             return result
@@ -312,7 +312,7 @@ class ReplaySession:
 
 
 def _tasks() -> set[asyncio.Task[Any]]:
-    """Return the tasks of the event loop that runs in this thread; none if none runs."""
+    """The tasks of the event loop that runs in this thread; none if none runs."""
     try:
         return asyncio.all_tasks()
     except RuntimeError:
@@ -338,7 +338,7 @@ class _AnsweringHook:
         self._answers.ended(end)
 
     def answer(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer | None:
-        """Return the recorded answer of a call, or None to run the tool."""
+        """Give the recorded answer of a call; None runs the tool."""
         call = self._player.answer_tool(name, arguments)
         if call is None:
             return None
@@ -355,11 +355,11 @@ class _AnsweringHook:
             return ToolAnswer(error=noted.summary, raised=RuntimeError(noted.summary))
 
     def expects(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a tool is to be called with these arguments."""
+        """Whether a tool is to be called with these arguments."""
         return self._player.expects_tool(name, arguments)
 
     def has_asked_for(self, name: str) -> bool:
-        """Return whether an answer has asked for a tool."""
+        """Whether an answer has asked for a tool."""
         return self._player.has_asked_for(name)
 
     def refuse_unasked(self, name: str) -> None:
@@ -398,8 +398,8 @@ class _LateTools(_AnsweringHook):
 def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
     if not call.is_error:
         return ToolAnswer(call.result, own_result=call.own_result)
-    found = _ERROR_TYPE.fullmatch(call.result or "")
-    text, kind = (found[2], found[1]) if found else (call.result or "", "")
+    error_text = _ERROR_TYPE.fullmatch(call.result or "")
+    text, kind = (error_text[2], error_text[1]) if error_text else (call.result or "", "")
     return ToolAnswer(call.result, error=text, error_type=kind)
 
 
@@ -416,7 +416,7 @@ def _tools_answered(replay: OpenReplay, answers: AgentAnswers) -> Iterator[None]
 
 
 def _is_instrumented() -> bool:
-    """Return whether the process has a tracer provider of OpenTelemetry's SDK."""
+    """Whether the process has a tracer provider of OpenTelemetry's SDK."""
     try:
         from opentelemetry import trace
     except ImportError:
@@ -497,7 +497,7 @@ def _recording_of(
     store: Store | None,
     recording: str | Path | Recording | None,
 ) -> Recording:
-    """Return the recording that the arguments of `replay` mean."""
+    """The recording that the arguments of `replay` mean."""
     if isinstance(session, Recording):
         return session
     if isinstance(recording, Recording):

@@ -40,7 +40,7 @@ _INSTRUCTIONS = ("system", "developer")
 
 
 def turn_inputs(recording: Recording, form: InputForm) -> list[tuple[Any, ...]]:
-    """Return the arguments of the target for each turn.
+    """The arguments of the target for each turn.
 
     Args:
         recording: The recording.
@@ -55,13 +55,15 @@ def turn_inputs(recording: Recording, form: InputForm) -> list[tuple[Any, ...]]:
 
 
 def _messages(recording: Recording, turn: int) -> list[dict[str, Any]]:
-    """Return the messages of a turn up to the user's message."""
+    """The messages of a turn up to the user's message."""
     text, earlier = recording.inputs[turn], recording.inputs[:turn]
     for call in recording.model_calls:
-        messages = [each for each in call.request.messages if each.role not in _INSTRUCTIONS]
-        users = [each.content for each in messages if each.role == "user"]
+        messages = [
+            message for message in call.request.messages if message.role not in _INSTRUCTIONS
+        ]
+        users = [message.content for message in messages if message.role == "user"]
         if messages and messages[-1].role == "user" and users == [*earlier, text]:
-            return [each.as_dict() for each in messages]
+            return [message.as_dict() for message in messages]
     return [{"role": "user", "content": text}]
 
 
@@ -112,7 +114,7 @@ async def _exhaust(result: Any) -> Any:
 
 
 def accepted_keywords(function: Callable[..., Any]) -> frozenset[str]:
-    """Return those of ``session`` and ``turn`` that a target has a parameter for.
+    """Which of ``session`` and ``turn`` a target takes.
 
     Its first parameter is for the user's message, whatever its name.
     """
@@ -120,8 +122,14 @@ def accepted_keywords(function: Callable[..., Any]) -> frozenset[str]:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return frozenset()
-    keywords = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
-    keywords |= {each.name for each in parameters[1:] if each.kind is each.POSITIONAL_OR_KEYWORD}
+    keywords = {
+        parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    keywords |= {
+        parameter.name
+        for parameter in parameters[1:]
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    }
     return frozenset(keywords & {"session", "turn"})
 
 
@@ -174,7 +182,7 @@ _NO_INPUT = "the recording has no message of a user; pass none with --input none
 
 
 def unreplayable(recording: Recording) -> str:
-    """Return why a recording cannot be replayed, or ""."""
+    """The reason why a recording cannot be replayed, or ""."""
     if not recording.model_calls and not recording.exchanges:
         reasons = f": {recording.reasons[0]}" if recording.reasons else ""
         return f"the recording has no model calls{reasons}"
@@ -182,7 +190,7 @@ def unreplayable(recording: Recording) -> str:
 
 
 def late_result(session: ReplaySession, detail: str) -> VerifiedSession:
-    """Return the outcome of a replay that did not end in time.
+    """The outcome of a replay that did not end in time.
 
     A divergence may be the reason: it ends the thread that it happens in, and another may wait for
     that thread.
@@ -192,7 +200,7 @@ def late_result(session: ReplaySession, detail: str) -> VerifiedSession:
 
 
 def verified(session: ReplaySession, raised: BaseException | None) -> VerifiedSession:
-    """Return the outcome of a replay that has ended.
+    """The outcome of a replay that has ended.
 
     Args:
         session: The replay.

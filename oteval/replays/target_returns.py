@@ -31,7 +31,7 @@ class ReturnedJson:
 
 
 def returned_json(values: Iterable[Any]) -> tuple[ReturnedJson, ...]:
-    """Return the values that a target returned as plain JSON."""
+    """The values that a target returned as plain JSON."""
     return tuple(map(_returned_json, values))
 
 

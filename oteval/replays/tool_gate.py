@@ -40,17 +40,17 @@ from .function_results import give_result
 __all__ = ["Interceptors", "ToolCallHook", "ToolGate", "tool_functions"]
 
 Interceptors = Callable[[Collection[str]], Mapping[str, str]]
-"""Returns the descriptions of the interceptors of tools, by the names of those that have one."""
+"""The descriptions of the interceptors of tools, by the names of those that have one."""
 
 
 class ToolCallHook(Protocol):
     """A hook of tools that knows which calls a model has asked for."""
 
     def expects(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a tool is to be called with these arguments."""
+        """Whether a tool is to be called with these arguments."""
 
     def has_asked_for(self, name: str) -> bool:
-        """Return whether an answer has asked for a tool."""
+        """Whether an answer has asked for a tool."""
 
     def refuse_unasked(self, name: str) -> None:
         """Stop the replay before the function of a tool runs that no answer has asked for.
@@ -107,11 +107,11 @@ class ToolGate:
         self._recorded_functions = dict(functions)
 
     def runs(self, name: str) -> bool:
-        """Return whether the user lets a tool run."""
+        """Whether the user lets a tool run."""
         return self._runs_all or name in self._run_tools
 
     def open_to(self, names: Iterable[str], *, is_asked: bool = True) -> str:
-        """Return why an answer that asks for tools cannot be given, or "".
+        """Take over the tools that an answer asks for; the problem with one of them, or "".
 
         Args:
             names: The names of the tools.
@@ -124,9 +124,9 @@ class ToolGate:
                 if self.runs(name):
                     self.tools[name] = "runs, as you said"
             unknown = [name for name in unknown if name not in self.tools]
-            named = [name for name in unknown if name in self._functions]
-            problems = [self._take_named(name) for name in named]
-            unknown = [name for name in unknown if name not in named]
+            with_function = [name for name in unknown if name in self._functions]
+            problems = [self._take_named(name) for name in with_function]
+            unknown = [name for name in unknown if name not in with_function]
             if unknown:
                 intercepted = self._interceptors(unknown)
                 self.tools.update(intercepted)
@@ -135,15 +135,15 @@ class ToolGate:
             return next(filter(None, problems), "")
 
     def is_taken_over(self, name: str) -> bool:
-        """Return whether a function of the agent's own code is answered for a tool."""
+        """Whether a function of the agent's own code is answered for a tool."""
         return name in self._taken_names
 
     def tool_of(self, code: CodeType) -> str:
-        """Return the tool that a code runs of which the function is answered, or ""."""
-        return next((name for taken in self._taken if (name := taken.tool_of(code))), "")
+        """The tool whose answered function is this code, or ""."""
+        return next((name for function in self._taken if (name := function.tool_of(code))), "")
 
     def definition_in(self, code: CodeType) -> str:
-        """Return why code cannot run: it defines a function that was taken over again; or "".
+        """The problem of code that defines a function again that was taken over; else "".
 
         Args:
             code: The code of a module, or of an ``exec``.
@@ -162,8 +162,8 @@ class ToolGate:
     def close(self) -> None:
         """Give the functions that were taken over their own code back."""
         with self._lock:
-            taken, self._taken = self._taken, []
-            for function in taken:
+            functions, self._taken = self._taken, []
+            for function in functions:
                 function.release()
 
     def _take_named(self, name: str) -> str:
@@ -199,7 +199,7 @@ class ToolGate:
     def _as_recorded(
         self, name: str, candidates: list[ToolFunction], *, is_asked: bool
     ) -> list[ToolFunction]:
-        """Return the function that ran a tool in the recording, or all if that is not known."""
+        """The function that ran a tool in the recording, or all if that is not known."""
         path = self._recorded_functions.get(name)
         if path is None:
             return candidates
@@ -243,7 +243,7 @@ class _TakenFunction:
         self._undo.callback(function.take_over(self._answer))
 
     def tool_of(self, code: CodeType) -> str:
-        """Return the tool that a code runs, if it is that of the function; otherwise ""."""
+        """The tool that a code runs, if it is that of the function; otherwise ""."""
         is_same = self._key == (code.co_filename, code.co_firstlineno, code.co_qualname)
         return next(iter(self._names), "") if is_same else ""
 
@@ -251,13 +251,13 @@ class _TakenFunction:
     def shared(cls, function: ToolFunction, name: str) -> _TakenFunction:
         """Take a function over for a tool; one that is taken over already is used again."""
         with cls._lock:
-            taken = cls._all.get(function.key)
-            if taken is None:
-                taken = cls._all[function.key] = cls(function.key)
-            taken._take(function)
-            taken._uses += 1
-            taken._names[name] += 1
-            return taken
+            shared_function = cls._all.get(function.key)
+            if shared_function is None:
+                shared_function = cls._all[function.key] = cls(function.key)
+            shared_function._take(function)
+            shared_function._uses += 1
+            shared_function._names[name] += 1
+            return shared_function
 
     def release(self) -> None:
         """Give the function its own code back if no other replay needs it."""
@@ -268,7 +268,7 @@ class _TakenFunction:
                 self._undo.close()
 
     def _answer(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        """Return the recorded result of a call, or `RUN` outside of a replay."""
+        """The recorded result of a call, or `RUN` outside of a replay."""
         hook: Any = current_tool_hook()
         if hook is None:
             return RUN
@@ -283,7 +283,7 @@ class _TakenFunction:
     def _tool_call(
         self, hook: ToolCallHook, arguments: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        """Return the tool and the arguments that a call of the function stands for."""
+        """The tool and the arguments that a call of the function stands for."""
         forms = list(argument_forms(arguments))
         texts = [value for value in arguments.values() if isinstance(value, str)]
         names = [text for text in texts if text in self._names] or list(self._names)
@@ -295,7 +295,7 @@ class _TakenFunction:
 
 
 def _data_type(name: str) -> str:
-    """Return where a class of that name is defined which only holds data, or "".
+    """The path of a class of that name with data only, or "".
 
     A model that is asked for structured output calls such a class as if it were a tool.
     """
@@ -313,7 +313,7 @@ def _data_type(name: str) -> str:
 
 
 def _refusal(name: str, candidates: Collection[ToolFunction]) -> str:
-    """Return why a tool cannot be answered, and the option to add."""
+    """The message that a tool cannot be answered, with the option to add."""
     if not candidates:
         return (
             f"the model asks for {name}, and no function of the agent's code has that name: name "
@@ -329,7 +329,7 @@ def _refusal(name: str, candidates: Collection[ToolFunction]) -> str:
 
 
 def tool_functions(entries: Iterable[str]) -> dict[str, str]:
-    """Return the functions of tools that options name.
+    """Parse options that name the functions of tools.
 
     Args:
         entries: The options, as ``TOOL=MODULE:FUNCTION``.

@@ -79,7 +79,7 @@ class ToolLadder:
         self.counts: Counter[Rung] = Counter()
 
     def take(self, name: str, arguments: Any) -> LadderAnswer:
-        """Return the recorded result for a call."""
+        """Find the recorded result for a call."""
         same_tool = [at for at, call in enumerate(self._calls) if call.name == name]
         answer = (
             self._equal("exact", same_tool, arguments)
@@ -105,8 +105,8 @@ class ToolLadder:
         text = self._key("normalized", arguments)
 
         def distance(at: int) -> tuple[float, int, int]:
-            other = self._key("normalized", self._calls[at].arguments)
-            same = difflib.SequenceMatcher(None, text, other, autojunk=False).ratio()
+            recorded_text = self._key("normalized", self._calls[at].arguments)
+            same = difflib.SequenceMatcher(None, text, recorded_text, autojunk=False).ratio()
             return -same, self._given[at], at
 
         return self._give("policy", min(places, key=distance))
@@ -116,22 +116,22 @@ class ToolLadder:
         return LadderAnswer(rung, self._calls[at])
 
     def _key(self, rung: Rung, arguments: Any) -> str:
-        given = {} if arguments is None else arguments
+        arguments_by_name = {} if arguments is None else arguments
         if rung == "exact":
-            return canonical(given)
-        text = canonical(_plain(given))
+            return canonical(arguments_by_name)
+        text = canonical(_plain(arguments_by_name))
         for pattern in self._normalize:
             text = pattern.replace(text, "*")
         return text
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without differences of case, blanks, and the form of numbers."""
+    """Fold the case, the blanks and the form of numbers of a value."""
     if isinstance(value, Mapping):
-        named = {str(key).casefold(): _plain(one) for key, one in value.items()}
-        return {key: one for key, one in named.items() if one is not None}
+        values_by_name = {str(key).casefold(): _plain(item) for key, item in value.items()}
+        return {key: item for key, item in values_by_name.items() if item is not None}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, (int, float)):

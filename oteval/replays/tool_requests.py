@@ -18,7 +18,7 @@ __all__ = ["ToolResults", "tools_asked_by", "tools_asked_in"]
 
 
 def tools_asked_by(call: RecordedModelCall, recording: Recording) -> list[str]:
-    """Return the names of the tools that run after a recorded model call.
+    """The names of the tools that run after a recorded model call.
 
     Args:
         call: The call.
@@ -26,29 +26,38 @@ def tools_asked_by(call: RecordedModelCall, recording: Recording) -> list[str]:
             answer asks for, are asked for in the text of this one.
     """
     answers = [call.answer, *call.choices]
-    names = [one.name for answer in answers if answer is not None for one in answer.client_calls]
+    names = [
+        tool_call.name
+        for answer in answers
+        if answer is not None
+        for tool_call in answer.client_calls
+    ]
     if call.exchange is not None:
         names += tools_asked_in(call.exchange)
     return list(dict.fromkeys([*names, *_unasked_tools(call, recording)]))
 
 
 def _unasked_tools(call: RecordedModelCall, recording: Recording) -> Iterator[str]:
-    asked = {
-        one.name
-        for each in recording.model_calls
-        if each.answer is not None
-        for one in each.answer.client_calls
+    requested_names = {
+        tool_call.name
+        for model_call in recording.model_calls
+        if model_call.answer is not None
+        for tool_call in model_call.answer.client_calls
     }
-    later = (each.start_ns for each in recording.model_calls if each.start_ns > call.end_ns)
+    later = (
+        model_call.start_ns
+        for model_call in recording.model_calls
+        if model_call.start_ns > call.end_ns
+    )
     end_ns = min(later, default=0)
     for tool in recording.tool_calls:
         is_after = 0 < call.end_ns <= tool.start_ns and (not end_ns or tool.start_ns < end_ns)
-        if is_after and tool.name not in asked and not tool.is_decorated:
+        if is_after and tool.name not in requested_names and not tool.is_decorated:
             yield tool.name
 
 
 def tools_asked_in(exchange: Exchange) -> list[str]:
-    """Return the names of offered tools that stand as values in a response."""
+    """The names of offered tools that are values in a response."""
     offered = offered_tools(exchange.request_body)
     if not offered or exchange.status >= 400:
         return []
@@ -69,11 +78,11 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
+        for item in value.values():
+            yield from _texts(item)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)
 
 
 class ToolResults:
@@ -91,16 +100,16 @@ class ToolResults:
     def asked(self, call: RecordedModelCall) -> None:
         """Note the calls of an answer that the agent gets."""
         for answer in (call.answer, *call.choices):
-            for one in answer.client_calls if answer is not None else ():
-                if one.id:
-                    self._asked[one.id] = one.name
+            for tool_call in answer.client_calls if answer is not None else ():
+                if tool_call.id:
+                    self._asked[tool_call.id] = tool_call.name
 
     def answered(self, name: str) -> None:
         """Note that a call of a tool was answered."""
         self._answered[name] += 1
 
     def given(self, request: RecordedRequest) -> list[str]:
-        """Return the tools that gave more results than they had calls.
+        """The tools that gave more results than they had calls.
 
         Args:
             request: A request of the agent.

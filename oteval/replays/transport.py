@@ -42,7 +42,7 @@ class ReplayTransport:
         self._replay = replay
 
     def handle(self, request: Any, send: Callable[[Any], Any]) -> Any:
-        """Return the recorded response to a request of a synchronous client.
+        """Answer a request of a synchronous client.
 
         Args:
             request: The request.
@@ -61,7 +61,7 @@ class ReplayTransport:
         return _response(request, answer, replay)
 
     async def handle_async(self, request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Return the recorded response to a request of an asynchronous client.
+        """Answer a request of an asynchronous client.
 
         Args:
             request: The request.
@@ -93,20 +93,20 @@ def answering() -> Iterator[None]:
 
 
 def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
-    """Return the answer to a request; None if it is not the replay's to answer."""
+    """Answer a request; None sends it on."""
     headers = {name.lower(): value for name, value in request.headers.items()}
-    asked = HttpRequest(request.method, str(request.url), headers, body)
+    http_request = HttpRequest(request.method, str(request.url), headers, body)
     port = request.url.port or _DEFAULT_PORTS.get(request.url.scheme, 0)
-    if api_of(asked.method, asked.url) is None:
-        if not replay.player.has(asked) and replay.allowed.allows(request.url.host, port):
+    if api_of(http_request.method, http_request.url) is None:
+        if not replay.player.has(http_request) and replay.allowed.allows(request.url.host, port):
             return None
         # Also if it is recorded: telemetry differs in every run.
         if not replay.player.is_live and call_site().is_telemetry:
             address = f"{request.url.host}:{port}"
             replay.player.note(f"telemetry to {address} was blocked")
-            replay.player.skip(asked)
+            replay.player.skip(http_request)
             return HttpAnswer(_FORBIDDEN)
-    answer = replay.player.answer(asked)
+    answer = replay.player.answer(http_request)
     if answer.is_live:
         return answer
     if replay.answered is not None:
@@ -117,7 +117,7 @@ def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
 
 
 def _live_request(replay: OpenReplay, request: Any, answer: HttpAnswer) -> Any:
-    """Return the request to send for real, and allow the address of its model."""
+    """Make the request to send for real, and allow the address of its model."""
     edited = answer.request
     if edited is None:
         return request
@@ -147,7 +147,7 @@ def _response(request: Any, answer: HttpAnswer, replay: OpenReplay) -> Any:
 
 
 def _error(request: Any, text: str) -> Exception:
-    """Return the library's exception for an error as ``ReadTimeout: text``."""
+    """The library's exception for an error as ``ReadTimeout: text``."""
     library = library_of(request)
     name, _, message = text.partition(": ")
     kind = getattr(library, name, None)
@@ -168,7 +168,7 @@ def _delays(answer: HttpAnswer, replay: OpenReplay) -> Iterator[tuple[Chunk, flo
 
 @functools.cache
 def _stream_class(library: Any) -> Any:
-    """Return the class of a library's response streams that give recorded chunks."""
+    """The class of a library's response streams that give recorded chunks."""
 
     class RecordedStream(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, request: Any, answer: HttpAnswer, replay: OpenReplay) -> None:
@@ -202,7 +202,7 @@ async def _sleep(delay: float) -> None:
 
 
 def http_client(replay: OpenReplay, library: Any, **options: Any) -> Any:
-    """Return a client of httpx or httpx2 that a replay answers.
+    """Make a client of httpx or httpx2 that a replay answers.
 
     Args:
         replay: The replay.
@@ -219,7 +219,7 @@ def http_client(replay: OpenReplay, library: Any, **options: Any) -> Any:
 
 
 def async_http_client(replay: OpenReplay, library: Any, **options: Any) -> Any:
-    """Return an asynchronous client of httpx or httpx2 that a replay answers.
+    """Make an asynchronous client of httpx or httpx2 that a replay answers.
 
     Args:
         replay: The replay.

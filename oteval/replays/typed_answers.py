@@ -22,7 +22,7 @@ __all__ = ["UnrestorableValue", "typed_answer", "unrestorable"]
 
 
 def typed_answer(call: RecordedToolCall) -> ToolAnswer | None:
-    """Return the answer of a recorded execution; None if the types of its values are not known.
+    """Restore the answer of a recorded execution; None if the types of its values are not known.
 
     Args:
         call: The execution.
@@ -51,7 +51,7 @@ def typed_answer(call: RecordedToolCall) -> ToolAnswer | None:
 
 
 def unrestorable(call: RecordedToolCall, error: UnrestorableValue) -> Divergence:
-    """Return the divergence of a tool whose recorded value cannot be restored.
+    """The divergence of a tool whose recorded value cannot be restored.
 
     Args:
         call: The execution.

@@ -78,7 +78,7 @@ class ReplayOptions:
 
     def __post_init__(self) -> None:
         if self.miss not in MISSES or self.miss == "fork":
-            choices = ", ".join(one for one in MISSES if one != "fork")
+            choices = ", ".join(choice for choice in MISSES if choice != "fork")
             raise ConfigError(f"miss {self.miss!r}: verify takes {choices}")
         freezable(self.freeze)
         compiled(self.normalize)
@@ -158,9 +158,9 @@ class _Pending:
 
     def result(self) -> VerifiedSession:
         """Wait for the result, and delete the files."""
-        found = self.future.result()
+        outcome = self.future.result()
         shutil.rmtree(self.folder, ignore_errors=True)
-        return found
+        return outcome
 
 
 def _submitted(
@@ -256,14 +256,14 @@ class TargetRunner:
             answer = _answer(process, self._timeout + _GRACE)
         except (EOFError, TimeoutError) as error:
             return self._lost(job, error)
-        found = VerifiedSession.from_dict(answer)
+        outcome = VerifiedSession.from_dict(answer)
         self._sessions += 1
-        if found.status == "timeout" or self._sessions >= _RECYCLE:
+        if outcome.status == "timeout" or self._sessions >= _RECYCLE:
             self._end()
-        return found
+        return outcome
 
     def _started(self, job: ReplayJob) -> ChildProcess:
-        """Return the worker process, which imports the target while a recording answers it."""
+        """The worker process; a new one imports the target while a recording answers it."""
         if self._process is not None:
             return self._process
         if self._is_stopped:
@@ -287,7 +287,7 @@ class TargetRunner:
         return process
 
     def _lost(self, job: ReplayJob, error: Exception) -> VerifiedSession:
-        """Return the result of a session whose process died or had to be killed."""
+        """The result of a session whose process died or had to be killed."""
         self._end()
         output = end_of(job.output)
         if isinstance(error, TimeoutError):
@@ -315,7 +315,7 @@ class TargetRunner:
 
 
 def _answer(process: ChildProcess, timeout: float) -> Mapping[str, Any]:
-    """Return the next line of a worker.
+    """Read the next line of a worker.
 
     Raises:
         EOFError: The process has ended.

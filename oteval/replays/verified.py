@@ -63,7 +63,7 @@ class VerifiedSession:
         return self.status not in ("passed", "not_replayed", "unverified")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         result = self.result.as_dict() if self.result else {}
         return {
             "session": self.session,
@@ -88,7 +88,7 @@ class VerifiedSession:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> VerifiedSession:
-        """Return the session of a JSON form."""
+        """Read the JSON form."""
         return cls(
             session=value["session"],
             status=value["status"],
@@ -96,7 +96,7 @@ class VerifiedSession:
             result=_result(value) if value["fidelity"] else None,
             output=value["output"],
             seconds=value["seconds"],
-            returned=tuple(ReturnedJson(**one) for one in value.get("returned", ())),
+            returned=tuple(ReturnedJson(**value) for value in value.get("returned", ())),
         )
 
 
@@ -124,49 +124,54 @@ def _result(value: Mapping[str, Any]) -> ReplayResult:
 
 
 def _divergence(value: Mapping[str, Any]) -> Divergence:
-    known = {field.name for field in fields(Divergence)}
-    given = {key: item for key, item in value.items() if key in known and item is not None}
+    names = {field.name for field in fields(Divergence)}
+    values = {key: item for key, item in value.items() if key in names and item is not None}
     for side in ("recorded", "actual"):
-        item = given.get(side)
+        item = values.get(side)
         if isinstance(item, Mapping) and "role" in item:
-            given[side] = to_messages([item])[0]
-    return Divergence(**given)
+            values[side] = to_messages([item])[0]
+    return Divergence(**values)
 
 
 def combined(processes: Iterable[VerifiedSession]) -> VerifiedSession | None:
-    """Return the result of a command from those of its processes; None if there are none.
+    """Combine the results of a command's processes; None if there are none.
 
     Each process replays the whole recording, so a call that one of them misses may have been made
     by another.
     """
     all_of_them = list(processes)
-    active = [one for one in all_of_them if _took_part(one)] or all_of_them[:1]
+    active = [process for process in all_of_them if _took_part(process)] or all_of_them[:1]
     if len(active) < 2:
         return active[0] if active else None
-    first = max(active, key=lambda one: one.result.served if one.result else 0)
-    results = [one.result for one in active if one.result]
-    served = sum(each.served for each in results)
-    wanted = results[0].model_calls
+    first = max(active, key=lambda process: process.result.served if process.result else 0)
+    results = [process.result for process in active if process.result]
+    served = sum(result.served for result in results)
+    recorded_calls = results[0].model_calls
     missing = _missing_in_all(results)
-    divergences = [one for each in results for one in each.divergences if one.kind != _MISSING]
+    divergences = [
+        divergence
+        for result in results
+        for divergence in result.divergences
+        if divergence.kind != _MISSING
+    ]
     if missing:
         summary = f"none of {len(active)} processes made {missing[0]}"
         divergences.append(Divergence(_MISSING, summary))
     note = f"{len(active)} processes replayed the session; each had all of the recording"
     result = replace(
         results[0],
-        served=min(served, wanted - sum(name.startswith("model call") for name in missing)),
-        served_tools=min(sum(each.served_tools for each in results), results[0].tool_calls),
+        served=min(served, recorded_calls - sum(name.startswith("model call") for name in missing)),
+        served_tools=min(sum(result.served_tools for result in results), results[0].tool_calls),
         divergences=tuple(divergences),
         missing=missing,
-        executed=max((each.executed for each in results), key=len),
-        unguarded=tuple(dict.fromkeys(line for each in results for line in each.unguarded)),
-        tools={name: line for each in results for name, line in each.tools.items()},
+        executed=max((result.executed for result in results), key=len),
+        unguarded=tuple(dict.fromkeys(line for result in results for line in result.unguarded)),
+        tools={name: line for result in results for name, line in result.tools.items()},
         reasons=(*results[0].reasons, note),
     )
     problem = max(
-        (one for one in active if one.status not in ("passed", "diverged")),
-        key=lambda one: one.status != "unverified",
+        (process for process in active if process.status not in ("passed", "diverged")),
+        key=lambda process: process.status != "unverified",
         default=None,
     )
     status: VerifyStatus = "diverged" if divergences else "passed"
@@ -179,22 +184,28 @@ def combined(processes: Iterable[VerifiedSession]) -> VerifiedSession | None:
 
 
 def _missing_in_all(results: Sequence[ReplayResult]) -> tuple[str, ...]:
-    """Return the names of the recorded calls that no process made."""
-    others = [set(each.missing) for each in results[1:]]
-    return tuple(name for name in results[0].missing if all(name in one for one in others))
+    """The names of the recorded calls that no process made."""
+    other_missing = [set(result.missing) for result in results[1:]]
+    return tuple(
+        name for name in results[0].missing if all(name in names for names in other_missing)
+    )
 
 
-def _took_part(one: VerifiedSession) -> bool:
-    result = one.result
-    if result is None or result.unguarded or one.status not in ("passed", "diverged"):
+def _took_part(process: VerifiedSession) -> bool:
+    result = process.result
+    if result is None or result.unguarded or process.status not in ("passed", "diverged"):
         return True
     is_idle = not (result.served or result.served_tools or result.served_exchanges)
-    return not is_idle or any(each.kind != "missing_call" for each in result.divergences)
+    return not is_idle or any(
+        divergence.kind != "missing_call" for divergence in result.divergences
+    )
 
 
 def exit_status(sessions: Iterable[VerifiedSession]) -> int:
-    """Return the exit status: 0 all passed, 1 one failed, 3 one is unverified, or nothing ran."""
-    statuses = [(one.status, one.failed) for one in sessions if one.status != "not_replayed"]
+    """The exit status: 0 all passed, 1 one failed, 3 one is unverified, or nothing ran."""
+    statuses = [
+        (outcome.status, outcome.failed) for outcome in sessions if outcome.status != "not_replayed"
+    ]
     if any(failed for _, failed in statuses):
         return 1
     is_passed = statuses and all(status == "passed" for status, _ in statuses)

@@ -60,8 +60,8 @@ def main() -> None:
     # One event loop for all sessions: clients in modules keep connections that belong to it.
     with asyncio.Runner() as loop:
         for line in sys.stdin:
-            found = _replayed(json.loads(line), target, settings, answers, loop)
-            _send(answers, found.as_dict())
+            outcome = _replayed(json.loads(line), target, settings, answers, loop)
+            _send(answers, outcome.as_dict())
 
 
 def _imported(settings: Mapping[str, Any]) -> Callable[..., Any]:
@@ -109,19 +109,19 @@ def _replayed(
 
     def late() -> None:
         # Only the first thread replays, see `main`.
-        place = waits_at(threading.main_thread().ident)
-        limit = f"no end after {settings['timeout']:g} s{place}"
-        found = replace(late_result(session, limit), seconds=time.monotonic() - started)
-        _send(answers, replace(found, output=end_of(job["output"])).as_dict())
+        line = waits_at(threading.main_thread().ident)
+        limit = f"no end after {settings['timeout']:g} s{line}"
+        outcome = replace(late_result(session, limit), seconds=time.monotonic() - started)
+        _send(answers, replace(outcome, output=end_of(job["output"])).as_dict())
         os._exit(1)
 
     with _output_into(job["output"]), watchdog(settings["timeout"], late):
         context = contextvars.copy_context()
-        found = context.run(replay_target, session, target, settings["input"], loop)
+        outcome = context.run(replay_target, session, target, settings["input"], loop)
     session.keep(Path(job["output"]).parent)
-    found = replace(found, session=job["session"], seconds=time.monotonic() - started)
-    is_quiet = found.status in ("passed", "not_replayed")
-    return found if is_quiet else replace(found, output=end_of(job["output"]))
+    outcome = replace(outcome, session=job["session"], seconds=time.monotonic() - started)
+    is_quiet = outcome.status in ("passed", "not_replayed")
+    return outcome if is_quiet else replace(outcome, output=end_of(job["output"]))
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def watchdog(seconds: float, late: Callable[[], None]) -> Iterator[None]:
 @contextmanager
 def _output_into(path: str) -> Iterator[None]:
     """Write standard output and standard error, also those of child processes, into a file."""
-    kept = os.dup(1), os.dup(2)
+    saved_descriptors = os.dup(1), os.dup(2)
     with Path(path).open("wb") as file:
         _flush()
         os.dup2(file.fileno(), 1)
@@ -159,7 +159,7 @@ def _output_into(path: str) -> Iterator[None]:
         finally:
             _flush()
             faulthandler.disable()
-            for number, descriptor in enumerate(kept, 1):
+            for number, descriptor in enumerate(saved_descriptors, 1):
                 os.dup2(descriptor, number)
                 os.close(descriptor)
 
@@ -170,7 +170,7 @@ def _flush() -> None:
 
 
 def end_of(path: str | Path) -> str:
-    """Return the end of an agent's output, or "" if there is none."""
+    """The end of an agent's output, or "" if there is none."""
     try:
         text = Path(path).read_bytes()[-_OUTPUT:].decode("utf-8", "replace")
     except OSError:
@@ -179,7 +179,7 @@ def end_of(path: str | Path) -> str:
 
 
 def waits_at(thread: int | None) -> str:
-    """Return where a thread is, as text to append: the innermost line outside of the library."""
+    """The place of a thread as text to append: the innermost line outside of the library."""
     frame = sys._current_frames().get(thread or 0)
     library = tuple({str(Path(os.__file__).parent), str(Path(__file__).parents[1])})
     for entry in reversed(traceback.extract_stack(frame)):

@@ -68,7 +68,7 @@ class WhatIfPlayer(Player):
         self._answers = (
             None if answers is None else Player(answers, miss="ordinal", normalize=patterns)
         )
-        self._agent_tools = {one.name for one in recording.tool_calls if one.runs_agent}
+        self._agent_tools = {call.name for call in recording.tool_calls if call.runs_agent}
         self._threads = AgentThreads(recording)
         self._redactor = SecretRedactor()
         self._made: list[Exchange] = []
@@ -79,7 +79,7 @@ class WhatIfPlayer(Player):
         self._blocked: dict[str, None] = {}
 
     def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer to a request, or the edited request to send for real."""
+        """Answer a request, or edit it to be sent for real."""
         api = api_of(request.method, request.url)
         with self._lock:
             self.check()
@@ -87,9 +87,11 @@ class WhatIfPlayer(Player):
                 return self._other_request(request)
             # The model may ask for any of them.
             self.require_answered(offered_tools(request.body))
-            asked = parsed(api, request)
-            agent = self._threads.agent_of(asked)
-            self._returned |= {each.tool_call_id for each in asked.messages if each.tool_call_id}
+            model_request = parsed(api, request)
+            agent = self._threads.agent_of(model_request)
+            self._returned |= {
+                message.tool_call_id for message in model_request.messages if message.tool_call_id
+            }
             try:
                 body = self._edits.apply(api.name, request.body, is_lead=agent == LEAD)
             except InputError as error:
@@ -103,9 +105,9 @@ class WhatIfPlayer(Player):
             return answer
 
     def _other_request(self, request: HttpRequest) -> HttpAnswer:
-        found = self._exchanges.take(request)
-        if found is not None:
-            return self._exchange_answer(found)
+        exchange = self._exchanges.take(request)
+        if exchange is not None:
+            return self._exchange_answer(exchange)
         return refusal(self.diverge(self._exchanges.divergence(None, request)))
 
     def made(self, agent: int, exchange: Exchange) -> None:
@@ -115,51 +117,51 @@ class WhatIfPlayer(Player):
             agent: The number of the agent that sent it.
             exchange: The edited request and its response.
         """
-        found = wire_call(exchange)
+        call = wire_call(exchange)
         with self._lock:
             self._made.append(exchange)
-            if found is not None and found.call.answer is not None:
-                self._threads.answered(agent, found.call.answer, found.call.response_id)
-                self._asked += found.call.answer.client_calls
+            if call is not None and call.call.answer is not None:
+                self._threads.answered(agent, call.call.answer, call.call.response_id)
+                self._asked += call.call.answer.client_calls
 
     def answer_tool(self, name: str, arguments: Mapping[str, Any]) -> RecordedToolCall | None:
-        """Return the recorded execution that answers a call of a tool; None to run the tool.
+        """Answer a call of a tool by its recorded execution; None runs the tool.
 
         An agent that is used as a tool runs: its model is live as well.
         """
         with self._lock:
-            asked = self._take_asked(name, arguments)
+            tool_call = self._take_asked(name, arguments)
             if name in self._agent_tools or (self._gate is not None and self._gate.runs(name)):
                 return None
             # The recorded arguments are those that the model asked for, without defaults.
-            looked_up = asked.arguments if asked is not None else dict(arguments)
-            found = self._ladder.take(name, looked_up).call
+            looked_up = tool_call.arguments if tool_call is not None else dict(arguments)
+            recorded = self._ladder.take(name, looked_up).call
             text = f"oteval replay: the recording has no result of {name} with these arguments"
-            answer = found or RecordedToolCall(name, looked_up, text, is_error=True)
+            answer = recorded or RecordedToolCall(name, looked_up, text, is_error=True)
             self._answered_tools.append(
                 RecordedToolCall(
                     name=name,
                     arguments=looked_up,
                     result=answer.result,
                     is_error=answer.is_error,
-                    call_id=asked.id if asked is not None else "",
+                    call_id=tool_call.id if tool_call is not None else "",
                 )
             )
             return answer
 
     def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the model has asked for a call of a tool."""
+        """Whether the model has asked for a call of a tool."""
         with self._lock:
-            same_name = (each for each in self._asked if each.name == name)
-            return any(_is_part(each.arguments, arguments) for each in same_name)
+            same_name = (call for call in self._asked if call.name == name)
+            return any(_is_part(call.arguments, arguments) for call in same_name)
 
     def _take_asked(self, name: str, arguments: Mapping[str, Any]) -> ToolCall | None:
         """Take the model's request for a call of a tool, if it is known."""
-        same_name = [each for each in self._asked if each.name == name]
-        found = next((e for e in same_name if _is_part(e.arguments, arguments)), None)
-        if found is not None:
-            self._asked.remove(found)
-        return found
+        same_name = [call for call in self._asked if call.name == name]
+        tool_call = next((e for e in same_name if _is_part(e.arguments, arguments)), None)
+        if tool_call is not None:
+            self._asked.remove(tool_call)
+        return tool_call
 
     def diverge(self, divergence: Divergence) -> Divergence:
         """Note a request or connection that was refused; nothing is raised."""
@@ -172,7 +174,7 @@ class WhatIfPlayer(Player):
         """How far the recording has answered the agent."""
         with self._lock:
             counts = self._ladder.counts
-            ran = sum(bool(each.id) and each.id in self._returned for each in self._asked)
+            ran = sum(bool(call.id) and call.id in self._returned for call in self._asked)
             return Coverage(
                 exact=counts["exact"],
                 normalized=counts["normalized"],
@@ -188,8 +190,11 @@ class WhatIfPlayer(Player):
     def new_recording(self) -> Recording:
         """The recording of the new run, with all model calls that have ended."""
         with self._lock:
-            found = [wire_call(each) for each in self._made]
-            calls = sorted((each.call for each in found if each), key=lambda call: call.start_ns)
+            model_calls = [wire_call(exchange) for exchange in self._made]
+            calls = sorted(
+                (model_call.call for model_call in model_calls if model_call),
+                key=lambda call: call.start_ns,
+            )
             return Recording(
                 self.recording.session,
                 "wire",
@@ -199,7 +204,7 @@ class WhatIfPlayer(Player):
             )
 
     def finish(self, *, is_complete: bool = True) -> ReplayResult:
-        """Return the result, without divergences."""
+        """Conclude the replay, without divergences."""
         del is_complete
         coverage = self.coverage
         with self._lock:
@@ -234,7 +239,7 @@ class _CallRecorder(ExchangeRecorder):
 
 
 def _exchange(request: HttpRequest, answer: HttpAnswer) -> Exchange:
-    """Return a request and the answer of another recording as an exchange."""
+    """A request and the answer of another recording as an exchange."""
     now = time.time_ns()
     return Exchange(
         method=request.method,
@@ -249,9 +254,9 @@ def _exchange(request: HttpRequest, answer: HttpAnswer) -> Exchange:
     )
 
 
-def _is_part(asked: Any, actual: Mapping[str, Any]) -> bool:
-    """Return whether a call has all the arguments that the model asked for; it may have more."""
-    given = {} if asked is None else asked
-    if not isinstance(given, Mapping) or not given.keys() <= actual.keys():
+def _is_part(asked_arguments: Any, actual: Mapping[str, Any]) -> bool:
+    """Whether a call has all the arguments that the model asked for; it may have more."""
+    expected = {} if asked_arguments is None else asked_arguments
+    if not isinstance(expected, Mapping) or not expected.keys() <= actual.keys():
         return False
-    return is_same_text(canonical(given), canonical({key: actual[key] for key in given}))
+    return is_same_text(canonical(expected), canonical({key: actual[key] for key in expected}))

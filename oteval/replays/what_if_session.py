@@ -116,15 +116,15 @@ class WhatIfSession(ReplaySession):
 
     def keep(self, folder: Path) -> None:
         """Write the new run of this process into a folder."""
-        place = folder / _FOLDER
-        place.mkdir(exist_ok=True)
-        save(self.player.new_recording, place / f"{os.getpid()}.jsonl")
+        new_folder = folder / _FOLDER
+        new_folder.mkdir(exist_ok=True)
+        save(self.player.new_recording, new_folder / f"{os.getpid()}.jsonl")
         coverage = json.dumps(self.player.coverage.as_dict())
-        (place / f"{os.getpid()}.json").write_text(coverage, "utf-8")
+        (new_folder / f"{os.getpid()}.json").write_text(coverage, "utf-8")
 
 
 def session_of(recording: str | Path, options: Mapping[str, Any]) -> ReplaySession:
-    """Return the replay of a recording in a file.
+    """Prepare the replay of a recording in a file.
 
     Args:
         recording: The file.
@@ -134,16 +134,18 @@ def session_of(recording: str | Path, options: Mapping[str, Any]) -> ReplaySessi
         ConfigError: An option is invalid.
         InputError: The recording cannot be read.
     """
-    found = load(recording)
+    loaded = load(recording)
     if "is_live" not in options:
-        return ReplaySession(found, capture=False, **options)
+        return ReplaySession(loaded, capture=False, **options)
     answers = Path(recording).with_name(ANSWERS_FILE)
-    known = WhatIfOptions(**options)
-    return WhatIfSession(found, known, None if known.is_live else load(answers))
+    what_if_options = WhatIfOptions(**options)
+    return WhatIfSession(
+        loaded, what_if_options, None if what_if_options.is_live else load(answers)
+    )
 
 
 def import_session(recording: str | Path, options: Mapping[str, Any]) -> ReplaySession:
-    """Return the replay in which the module of a target is imported.
+    """Prepare the replay in which the module of a target is imported.
 
     Args:
         recording: The file of the recording that it is imported for.
@@ -153,7 +155,7 @@ def import_session(recording: str | Path, options: Mapping[str, Any]) -> ReplayS
         InputError: The recording cannot be read.
     """
     session = load(recording)
-    outside = tuple(one for one in session.exchanges if not one.is_in_agent)
+    outside = tuple(exchange for exchange in session.exchanges if not exchange.is_in_agent)
     session = replace(session, model_calls=(), tool_calls=(), exchanges=outside)
     names = ("allow", "allow_processes", "normalize")
     return ReplaySession(
@@ -177,13 +179,13 @@ class NewRun:
 
 
 def new_run(folder: Path) -> NewRun:
-    """Return the new run that the processes of an agent have written into a folder."""
-    place = folder / _FOLDER
-    parts = [load(path) for path in sorted(place.glob("*.jsonl"))]
-    calls = sorted((c for one in parts for c in one.model_calls), key=lambda call: call.start_ns)
-    found = (json.loads(path.read_text("utf-8")) for path in sorted(place.glob("*.json")))
+    """Read the new run that the processes of an agent have written into a folder."""
+    new_folder = folder / _FOLDER
+    parts = [load(path) for path in sorted(new_folder.glob("*.jsonl"))]
+    calls = sorted((c for part in parts for c in part.model_calls), key=lambda call: call.start_ns)
+    coverages = (json.loads(path.read_text("utf-8")) for path in sorted(new_folder.glob("*.json")))
     return NewRun(
         tuple(calls),
-        tuple(call for one in parts for call in one.tool_calls),
-        Coverage.total(map(Coverage.from_dict, found)),
+        tuple(call for part in parts for call in part.tool_calls),
+        Coverage.total(map(Coverage.from_dict, coverages)),
     )

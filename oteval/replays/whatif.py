@@ -69,7 +69,7 @@ class WhatIfRow:
         return "failed" if self.error else "ran"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """The JSON form."""
         return {
             "session": self.session,
             "status": self.status,
@@ -174,14 +174,14 @@ class WhatIf:
         with SessionRunners(self.new_runner, self.workers) as runners:
             target = _Target(sessions, runners, self.options.prompt)
             try:
-                found = self._evaluate(
+                results = self._evaluate(
                     self.name, target, dataset, repetitions=self.repetitions, is_new=True
                 )
             finally:
                 runners.stop()
         if target.problem is not None:
             raise target.problem
-        return found
+        return results
 
     def _evaluate(
         self,
@@ -209,10 +209,10 @@ class WhatIf:
         return results
 
     def _edits(self) -> dict[str, Any]:
-        """Return the part of the options on which the new runs depend."""
-        answers = [one.session for one in self.answers]
-        found = {**asdict(self.options), "answers": answers}
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in found.items()}
+        """The part of the options on which the new runs depend."""
+        answers = [recording.session for recording in self.answers]
+        edits = {**asdict(self.options), "answers": answers}
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in edits.items()}
 
     def _description(self) -> str:
         options = self.options
@@ -230,14 +230,14 @@ class WhatIf:
         Raises:
             ConfigError: It exists and is not to be resumed, or had other edits.
         """
-        found = self.store.experiments.find(self.name)
-        if found is None:
+        stored = self.store.experiments.find(self.name)
+        if stored is None:
             return
         if not self.resume:
             raise ConfigError(
                 f"experiment {self.name!r} exists already; resume it, or choose another name"
             )
-        before, now = found.metadata.get(_KEY), self._edits()
+        before, now = stored.metadata.get(_KEY), self._edits()
         if not isinstance(before, Mapping):
             raise ConfigError(f"experiment {self.name!r} is not one of replay whatif")
         changed = [key for key in now if before.get(key) != now[key]]
@@ -248,12 +248,12 @@ class WhatIf:
             )
 
     def _agents(self) -> Callable[[Recording], tuple[str, str]]:
-        """Return the function that finds the names of a session's agent and service."""
+        """The function that finds the names of a session's agent and service."""
 
         def names(recording: Recording) -> tuple[str, str]:
             stored = self.store.trajectories.of(recording.trajectory_ids[:1])
-            one: Trajectory | None = next(iter(stored.values()), None)
-            return (one.agent, one.service) if one is not None else ("", "")
+            trajectory: Trajectory | None = next(iter(stored.values()), None)
+            return (trajectory.agent, trajectory.service) if trajectory is not None else ("", "")
 
         return names
 
@@ -298,12 +298,12 @@ class _Sessions:
         if problem:
             self.skipped[name] = problem
             return
-        place = self._folder / f"recording-{len(self.examples)}"
-        place.mkdir()
-        save(recording, place / "recording.jsonl")
+        session_folder = self._folder / f"recording-{len(self.examples)}"
+        session_folder.mkdir()
+        save(recording, session_folder / "recording.jsonl")
         if answers is not None:
-            save(answers, place / ANSWERS_FILE)
-        self._files[name] = place / "recording.jsonl", recording.inputs
+            save(answers, session_folder / ANSWERS_FILE)
+        self._files[name] = session_folder / "recording.jsonl", recording.inputs
         self._names[name] = self._names_of(recording)
         executed = [call for call in recording.tool_calls if not call.runs_agent]
         run = NewRun(recording.model_calls, recording.tool_calls, Coverage(exact=len(executed)))
@@ -319,13 +319,13 @@ class _Sessions:
         )
 
     def recorded_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the outputs of the recorded run of an example."""
+        """The outputs of the recorded run of an example."""
         return self.recorded[inputs["session"]]
 
     def outputs(
         self, name: str, run: NewRun, threads: Sequence[Sequence[RecordedModelCall]]
     ) -> dict[str, Any]:
-        """Return the outputs of a run.
+        """The outputs of a run.
 
         Args:
             name: The session.
@@ -333,15 +333,15 @@ class _Sessions:
             threads: Its model calls by agent.
         """
         agent, service = self._names[name]
-        found = rerun_trajectory(name, threads, run.tool_calls, agent=agent, service=service)
+        trajectory = rerun_trajectory(name, threads, run.tool_calls, agent=agent, service=service)
         return {
-            "messages": [message.as_dict() for message in found.messages],
+            "messages": [message.as_dict() for message in trajectory.messages],
             "session": name,
             "agent": agent,
             "service": service,
-            "models": list(found.models),
-            "usage": found.usage.as_dict(),
-            "gaps": [each.as_dict() for each in found.gaps],
+            "models": list(trajectory.models),
+            "usage": trajectory.usage.as_dict(),
+            "gaps": [gap.as_dict() for gap in trajectory.gaps],
             "tool_calls": run.coverage.tool_calls,
             "model_seconds": sum(map(_seconds, run.model_calls)),
             "coverage": run.coverage.as_dict(),
@@ -351,15 +351,17 @@ class _Sessions:
     def job(self, name: str) -> Iterator[ReplayJob]:
         """Give a session's job, with a folder for its output."""
         recording, inputs = self._files[name]
-        place = self._folder / f"run-{next(self._numbers)}"
-        place.mkdir()
-        yield ReplayJob(name, recording, place / "output.txt", inputs)
+        run_folder = self._folder / f"run-{next(self._numbers)}"
+        run_folder.mkdir()
+        yield ReplayJob(name, recording, run_folder / "output.txt", inputs)
 
     def _answers_of(self, recording: Recording) -> Recording | None:
-        """Return the recording that answers the model requests of a session."""
+        """The recording that answers the model requests of a session."""
         if len(self._answers) == 1:
             return self._answers[0]
-        return next((one for one in self._answers if one.inputs == recording.inputs), None)
+        return next(
+            (answers for answers in self._answers if answers.inputs == recording.inputs), None
+        )
 
 
 class _Target:
@@ -403,7 +405,7 @@ def _without_input(recording: Recording, form: InputForm) -> str:
 def _problem(
     ended: VerifiedSession, run: NewRun, threads: Sequence[Sequence[RecordedModelCall]]
 ) -> str:
-    """Return why a new run cannot be compared with the recorded one, or ""."""
+    """Why a new run cannot be compared with the recorded one, or ""."""
     blocked = f"; blocked: {run.coverage.blocked[0]}" if run.coverage.blocked else ""
     last = threads[LEAD][-1] if threads and threads[LEAD] else None
     unanswered = _unanswered(last) if last is not None else ""
@@ -411,8 +413,8 @@ def _problem(
         what = f"{ended.status}: " if ended.status not in ("error", "not_replayed") else ""
         return f"{what}{unanswered}{'; ' if unanswered else ''}{ended.detail}{blocked}"
     if last is None:
-        seen = "of the lead agent" if run.model_calls else "that a replay sees"
-        return f"the agent sent no model request {seen}{blocked}"
+        whose = "of the lead agent" if run.model_calls else "that a replay sees"
+        return f"the agent sent no model request {whose}{blocked}"
     return unanswered
 
 

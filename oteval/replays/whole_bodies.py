@@ -63,14 +63,14 @@ class BodyDifference(NamedTuple):
 
 
 def without_random_key(value: str) -> str:
-    """Return a ``prompt_cache_key`` without the random id in it."""
+    """A ``prompt_cache_key`` without the random id in it."""
     return _RANDOM_KEY.sub("*", value)
 
 
 def first_difference(
     recorded: Any, actual: Any, normalize: Sequence[Pattern] = ()
 ) -> BodyDifference | None:
-    """Return the first difference of two bodies, or None.
+    """The first difference of two bodies, or None.
 
     Args:
         recorded: The recorded body as plain JSON.
@@ -92,7 +92,7 @@ class _CallOrder:
             self._places.setdefault(call_id, len(self._places))
 
     def sorted(self, results: Iterable[Any]) -> list[Any]:
-        """Return results in the order of their calls."""
+        """Sort results into the order of their calls."""
         return sorted(results, key=self._key)
 
     def _key(self, result: Mapping[str, Any]) -> tuple[int, str]:
@@ -121,20 +121,24 @@ class _Comparison:
     ) -> Iterator[BodyDifference]:
         ignored = _RESULT_CONTENT if _is_bare_result(recorded) else frozenset()
         for name in dict.fromkeys((*recorded, *actual)):
-            value, other = recorded.get(name), actual.get(name)
-            is_id = isinstance(value, str) and isinstance(other, str) and name in _IDS
+            value, actual_value = recorded.get(name), actual.get(name)
+            is_id = isinstance(value, str) and isinstance(actual_value, str) and name in _IDS
             is_id = is_id and _is_in_messages(path)
             if name in ignored or is_id or (not path and name in ID_OPTIONS):
                 continue
             if not path and name == "prompt_cache_key":
-                value, other = (
+                value, actual_value = (
                     without_random_key(text) if isinstance(text, str) else text
-                    for text in (value, other)
+                    for text in (value, actual_value)
                 )
             inside = f"{path}.{name}" if path else name
-            if name in _AROUND_RESULT and isinstance(value, dict) and isinstance(other, dict):
-                value, other = _without_content(value), _without_content(other)
-            yield from self.differences(value, other, inside)
+            if (
+                name in _AROUND_RESULT
+                and isinstance(value, dict)
+                and isinstance(actual_value, dict)
+            ):
+                value, actual_value = _without_content(value), _without_content(actual_value)
+            yield from self.differences(value, actual_value, inside)
 
     def _of_items(
         self, recorded: list[Any], actual: list[Any], path: str
@@ -144,11 +148,11 @@ class _Comparison:
             return
         ordered = _ordered(recorded, self._recorded_order)
         pairs = zip(ordered, _ordered(actual, self._actual_order), strict=True)
-        for index, (item, other) in enumerate(pairs):
-            yield from self.differences(item, other, f"{path}[{index}]")
+        for index, (item, actual_item) in enumerate(pairs):
+            yield from self.differences(item, actual_item, f"{path}[{index}]")
 
     def _is_same(self, recorded: Any, actual: Any) -> bool:
-        """Return whether values are equal without variable parts, or as the JSON that they are."""
+        """Whether values are equal without variable parts, or as the JSON that they are."""
         if isinstance(recorded, (dict, list)):
             if not self._normalize or type(recorded) is not type(actual):
                 return False
@@ -158,13 +162,13 @@ class _Comparison:
         if isinstance(recorded, str) and isinstance(actual, str):
             if is_same_text(self._text(recorded), self._text(actual)):
                 return True
-            one, other = _parsed(recorded), _parsed(actual)
-            return one is not None and other is not None and self._is_same_json(one, other)
+            before, after = _parsed(recorded), _parsed(actual)
+            return before is not None and after is not None and self._is_same_json(before, after)
         return self._is_same_json(recorded, actual)
 
     def _is_same_json(self, recorded: Any, actual: Any) -> bool:
-        one, other = canonical(recorded), canonical(actual)
-        return is_same_text(self._text(one), self._text(other))
+        before, after = canonical(recorded), canonical(actual)
+        return is_same_text(self._text(before), self._text(after))
 
     def _text(self, text: str) -> str:
         return without_variable_parts(text, self._normalize) if self._normalize else text
@@ -182,7 +186,7 @@ def _ordered(items: list[Any], order: _CallOrder) -> Iterator[Any]:
 
 
 def _result(item: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a tool's result, or None for anything else."""
+    """The fields of a tool's result, or None for anything else."""
     if not isinstance(item, dict):
         return None
     inner = next((item[name] for name in _AROUND_RESULT if isinstance(item.get(name), dict)), None)
@@ -216,7 +220,7 @@ def _call_ids(value: Any) -> Iterator[str]:
 
 
 def _parsed(text: str) -> Any:
-    """Return the JSON object or list that a text is, or None."""
+    """The JSON object or list that a text is, or None."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:

@@ -31,24 +31,31 @@ class JoinedCalls:
 
 
 def wire_call(exchange: Exchange) -> RebuiltCall | None:
-    """Return the model call that an exchange is, or None if it is not one."""
+    """The model call that an exchange is, or None if it is not one."""
     recorded = recorded_call(exchange)
     return None if recorded is None else RebuiltCall(*recorded)
 
 
 def distinct(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Return exchanges by their start, each once: two exporters may have sent the same."""
-    found: dict[tuple[object, ...], Exchange] = {}
-    for one in sorted(exchanges, key=lambda one: (one.start_ns, one.end_ns)):
-        key = (one.trace_id, one.span_id, one.method, one.url, one.start_ns, one.request_body)
-        found.setdefault(key, one)
-    return list(found.values())
+    """Sort exchanges by their start, each once: two exporters may have sent the same."""
+    exchanges_by_content: dict[tuple[object, ...], Exchange] = {}
+    for exchange in sorted(exchanges, key=lambda exchange: (exchange.start_ns, exchange.end_ns)):
+        key = (
+            exchange.trace_id,
+            exchange.span_id,
+            exchange.method,
+            exchange.url,
+            exchange.start_ns,
+            exchange.request_body,
+        )
+        exchanges_by_content.setdefault(key, exchange)
+    return list(exchanges_by_content.values())
 
 
 def join_exchanges(
     rebuilt: Sequence[RebuiltCall], exchanges: Sequence[Exchange], parents: Mapping[str, str]
 ) -> JoinedCalls:
-    """Return the model calls of a session with their exchanges, and the other exchanges.
+    """Join the model calls of a session with their exchanges, and list the other exchanges.
 
     Args:
         rebuilt: The model calls as the spans have them.
@@ -57,65 +64,67 @@ def join_exchanges(
     """
     if not exchanges:
         return JoinedCalls(tuple(sorted(rebuilt, key=_start)))
-    by_span = {one.call.span_id: one for one in rebuilt}
+    by_span = {call.call.span_id: call for call in rebuilt}
     wired: list[RebuiltCall] = []
-    others: list[Exchange] = []
+    other_exchanges: list[Exchange] = []
     covered: set[int] = set()
     loose: list[RebuiltCall] = []
     for exchange in distinct(exchanges):
-        found = wire_call(exchange)
+        loose_call = wire_call(exchange)
         owner = _owner(exchange.span_id, by_span, parents)
         if owner is not None:
             covered.add(id(owner))
-        if found is None:
-            others.append(exchange)
+        if loose_call is None:
+            other_exchanges.append(exchange)
             continue
-        wired.append(found)
+        wired.append(loose_call)
         if owner is None:
-            loose.append(found)
-    left = [one for one in rebuilt if id(one) not in covered]
-    for found in loose:
-        same = _same_call(found.call, left)
+            loose.append(loose_call)
+    left = [call for call in rebuilt if id(call) not in covered]
+    for loose_call in loose:
+        same = _same_call(loose_call.call, left)
         if same is not None:
             left.remove(same)
-    return JoinedCalls(tuple(sorted((*wired, *left), key=_start)), tuple(others))
+    return JoinedCalls(tuple(sorted((*wired, *left), key=_start)), tuple(other_exchanges))
 
 
-def _start(one: RebuiltCall) -> tuple[int, int]:
-    return one.call.start_ns, one.call.end_ns
+def _start(rebuilt: RebuiltCall) -> tuple[int, int]:
+    return rebuilt.call.start_ns, rebuilt.call.end_ns
 
 
 def _owner(
     span_id: str, by_span: Mapping[str, RebuiltCall], parents: Mapping[str, str]
 ) -> RebuiltCall | None:
-    """Return the model call in whose span, or below it, an exchange was made."""
-    seen: set[str] = set()
-    while span_id and span_id not in seen:
+    """The model call in whose span, or below it, an exchange was made."""
+    seen_ids: set[str] = set()
+    while span_id and span_id not in seen_ids:
         if span_id in by_span:
             return by_span[span_id]
-        seen.add(span_id)
+        seen_ids.add(span_id)
         span_id = parents.get(span_id, "")
     return None
 
 
 def _same_call(wire: RecordedModelCall, calls: Sequence[RebuiltCall]) -> RebuiltCall | None:
-    """Return the call that ran around an exchange: one with the same answer, or the only one."""
+    """The call that ran around an exchange: one with the same answer, or the only one."""
     around = [
-        one
-        for one in calls
-        if one.call.start_ns <= wire.start_ns and wire.end_ns <= max(one.call.end_ns, wire.end_ns)
-        if wire.start_ns <= (one.call.end_ns or wire.start_ns)
+        call
+        for call in calls
+        if call.call.start_ns <= wire.start_ns and wire.end_ns <= max(call.call.end_ns, wire.end_ns)
+        if wire.start_ns <= (call.call.end_ns or wire.start_ns)
     ]
-    answered = [one for one in around if _is_same_answer(one.call.answer, wire.answer)]
+    answered = [call for call in around if _is_same_answer(call.call.answer, wire.answer)]
     if answered:
         return answered[0]
-    unknown = [one for one in around if one.call.answer is None]
+    unknown = [call for call in around if call.call.answer is None]
     return unknown[0] if len(unknown) == 1 else None
 
 
-def _is_same_answer(one: Message | None, other: Message | None) -> bool:
-    if one is None or other is None:
+def _is_same_answer(message: Message | None, wire_message: Message | None) -> bool:
+    if message is None or wire_message is None:
         return False
-    if one.tool_calls or other.tool_calls:
-        return [call.id for call in one.tool_calls] == [call.id for call in other.tool_calls]
-    return (one.content or "").strip() == (other.content or "").strip()
+    if message.tool_calls or wire_message.tool_calls:
+        return [call.id for call in message.tool_calls] == [
+            call.id for call in wire_message.tool_calls
+        ]
+    return (message.content or "").strip() == (wire_message.content or "").strip()

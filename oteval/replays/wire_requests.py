@@ -59,7 +59,7 @@ class WireRequest:
 
     @classmethod
     def of_exchange(cls, exchange: Exchange) -> WireRequest:
-        """Return the request of a recorded exchange."""
+        """The request of a recorded exchange."""
         return cls(
             exchange.method,
             exchange.url,
@@ -91,11 +91,14 @@ def wire_differences(
     yield from header_differences(recorded, actual, normalize)
     if recorded.body == actual.body:
         return
-    found = first_difference(recorded.json, actual.json, normalize)
-    if found is not None:
-        path = found.path or "body"
+    body_difference = first_difference(recorded.json, actual.json, normalize)
+    if body_difference is not None:
+        path = body_difference.path or "body"
         yield _difference(
-            "prompt" if found.is_in_messages else "settings", path, found.recorded, found.actual
+            "prompt" if body_difference.is_in_messages else "settings",
+            path,
+            body_difference.recorded,
+            body_difference.actual,
         )
 
 
@@ -112,9 +115,9 @@ def header_differences(
     before, after = compared_headers(recorded.headers), compared_headers(actual.headers)
     names = before.keys() | after.keys() if recorded.has_all_headers else before.keys()
     for name in sorted(names):
-        value, other = before.get(name), after.get(name)
-        if not _is_same_value(name, value, other, normalize):
-            yield _difference("header", f"header {name}", value, other)
+        before_value, after_value = before.get(name), after.get(name)
+        if not _is_same_value(name, before_value, after_value, normalize):
+            yield _difference("header", f"header {name}", before_value, after_value)
 
 
 def _is_same_value(
@@ -154,16 +157,18 @@ def _address_differences(
     for name in sorted(before.query.keys() | after.query.keys()):
         if not is_secret_parameter(name):
             values = [query.get(name) for query in (before.query, after.query)]
-            one, other = (None if value is None else ", ".join(value) for value in values)
-            pairs.append((f"query parameter {name}", one, other))
-    for name, one, other in pairs:
+            recorded_value, actual_value = (
+                None if value is None else ", ".join(value) for value in values
+            )
+            pairs.append((f"query parameter {name}", recorded_value, actual_value))
+    for name, recorded_value, actual_value in pairs:
         texts = [
             None if value is None else without_variable_parts(value, normalize)
-            for value in (one, other)
+            for value in (recorded_value, actual_value)
         ]
         if texts[0] == texts[1] or (None not in texts and is_same_text(*map(str, texts))):
             continue
-        yield _difference("address", name, one, other)
+        yield _difference("address", name, recorded_value, actual_value)
 
 
 def _address(url: str) -> _AddressParts:
@@ -177,7 +182,7 @@ def _address(url: str) -> _AddressParts:
 
 
 def plain_address(url: str) -> str:
-    """Return a URL without its user, its fragment and a port that says nothing.
+    """Strip a URL of its user, its fragment and a port that says nothing.
 
     Such a port is the default one, or one of this machine that the system chose.
     """
@@ -188,10 +193,10 @@ def plain_address(url: str) -> str:
     except ValueError:  # such as a host that was replaced by text in brackets
         return url
     is_chosen = port is not None and port >= _FIRST_FREE_PORT and _is_loopback(host)
-    shown = f"[{host}]" if ":" in host else host
+    address = f"[{host}]" if ":" in host else host
     if port is not None and not is_chosen and port != _DEFAULT_PORTS.get(parts.scheme):
-        shown += f":{port}"
-    return parts._replace(netloc=shown, fragment="").geturl()
+        address += f":{port}"
+    return parts._replace(netloc=address, fragment="").geturl()
 
 
 def _is_loopback(host: str) -> bool:

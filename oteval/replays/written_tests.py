@@ -88,9 +88,9 @@ class ReplayTest:
     @property
     def asserts_returned(self) -> bool:
         """Whether the test asserts the results of the agent."""
-        values = [one.value for one in self.returned]
+        values = [answer.value for answer in self.returned]
         is_short = len(dumps_exact(values)) <= _ANSWER
-        is_known = all(one.is_known for one in self.returned)
+        is_known = all(answer.is_known for answer in self.returned)
         return is_known and is_short and any(value is not None for value in values)
 
     @property
@@ -105,7 +105,7 @@ class ReplayTest:
 
 
 def session_name(recording: Recording) -> str:
-    """Return a name for the test of a recording, from the user's first message."""
+    """Name the test of a recording by the user's first message."""
     text = recording.inputs[0] if recording.inputs else ""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     name = ""
@@ -122,7 +122,7 @@ def _slug(text: str) -> str:
 
 
 def reference_text(recording: Recording) -> str:
-    """Return the reference of a recording: its messages in OpenAI's format, as JSON.
+    """Write the reference of a recording: its messages in OpenAI's format, as JSON.
 
     System instructions are left out: the replay compares them.
     """
@@ -131,7 +131,7 @@ def reference_text(recording: Recording) -> str:
 
 
 def pytest_file(test: ReplayTest) -> str:
-    """Return the text of a pytest file."""
+    """Write a pytest file."""
     if test.command:
         return _command_file(test)
     constants = _Constants()
@@ -147,18 +147,18 @@ def pytest_file(test: ReplayTest) -> str:
 
 
 def _command_file(test: ReplayTest) -> str:
-    """Return the text of a pytest file that runs a command."""
+    """Write a pytest file that runs a command."""
     folder, _, file = test.recording_file.rpartition("/")
     arguments = [literal(list(test.command), column=8, room=1, level=2)]
     arguments.append(f'HERE / "{folder}" / "{file}"')
     arguments += [f"{name}={literal(value)}" for name, value in test.options]
-    given = "".join(f"        {each},\n" for each in arguments)
+    argument_lines = "".join(f"        {argument},\n" for argument in arguments)
     head = "    assert list(replay.executed) == "
     return (
         f'"""{_header(test)}"""\n\nfrom pathlib import Path\n\n'
         f"HERE = Path(__file__).parent\n\n\n"
         f'def test_{test.name}(oteval_replay_command):\n    """{_summary(test)}"""\n'
-        f"    replay = oteval_replay_command(\n{given}    )\n\n"
+        f"    replay = oteval_replay_command(\n{argument_lines}    )\n\n"
         f"{head}{literal(list(_executed(test)), column=len(head), level=1)}\n"
     )
 
@@ -180,7 +180,7 @@ class _Constants:
         return name
 
     def of_text(self, text: str, name: str, room: int) -> str:
-        """Return the source code of a text: a literal if it fits, else the name of a constant.
+        """Write a text as source code: a literal if it fits, else the name of a constant.
 
         Args:
             text: The text.
@@ -194,11 +194,11 @@ class _Constants:
 
 
 def _header(test: ReplayTest) -> str:
-    """Return the docstring of the module."""
+    """The docstring of the module."""
     recording = test.recording
     who = f"The agent {_shown(test.agent, 40)}" if test.agent else "The agent"
     question = _shown(recording.inputs[0], _QUESTION) if recording.inputs else ""
-    asked = f' is asked: "{question}"' if question else " runs"
+    question_text = f' is asked: "{question}"' if question else " runs"
     starts = [call.start_ns for call in recording.model_calls if call.start_ns > 10**15]
     day = f" on {datetime.fromtimestamp(min(starts) / 1e9, UTC):%Y-%m-%d}" if starts else ""
     session = _shown(recording.session, 40)
@@ -206,11 +206,11 @@ def _header(test: ReplayTest) -> str:
     if recording.fidelity == "semconv" and recording.reasons:
         source += f": {_shown(recording.reasons[0], 300)}"
     needs = "Models and tools answer as recorded, so that the test needs no key and no network."
-    return f"{_wrapped(f'{who}{asked}.', 0)}\n\n{_wrapped(f'{source}. {needs}', 0)}\n"
+    return f"{_wrapped(f'{who}{question_text}.', 0)}\n\n{_wrapped(f'{source}. {needs}', 0)}\n"
 
 
 def _summary(test: ReplayTest) -> str:
-    """Return the docstring of the test."""
+    """The docstring of the test."""
     names = list(dict.fromkeys(name for name, _ in _executed(test)))
     turns = f" in {len(test.agent_call.turns)} turns" if len(test.agent_call.turns) > 1 else ""
     if not names:
@@ -223,7 +223,7 @@ def _summary(test: ReplayTest) -> str:
 
 
 def _shown(text: str, most: int) -> str:
-    """Return text for a docstring: one line without anything that ends or escapes it."""
+    """Clean text for a docstring: one line without anything that ends or escapes it."""
     line = " ".join(printable(text).split())
     if len(line) > most:
         line = f"{line[:most].rsplit(' ', 1)[0]} ..."
@@ -267,24 +267,24 @@ def _calls(test: ReplayTest, constants: _Constants) -> Iterator[str]:
     """Yield the source code of the call of each turn."""
     agent = test.agent_call
     function = _function(agent)
-    given = {"session": test.recording.session}
+    keyword_values = {"session": test.recording.session}
     for number, turn in enumerate(agent.turns, 1):
-        given["turn"] = str(number)
+        keyword_values["turn"] = str(number)
         more = [
-            f"{name}={literal(given[name]) if name == 'session' else given[name]}"
+            f"{name}={literal(keyword_values[name]) if name == 'session' else keyword_values[name]}"
             for name in ("session", "turn")
             if name in agent.keywords
         ]
-        place = f"_{number}" if len(agent.turns) > 1 else ""
+        suffix = f"_{number}" if len(agent.turns) > 1 else ""
         room = len(function) + len(", ".join(more)) + 40
-        arguments = [_argument(one, place, constants, room) for one in turn]
+        arguments = [_argument(value, suffix, constants, room) for value in turn]
         yield f"{function}({', '.join([*arguments, *more])})"
 
 
-def _argument(value: Any, place: str, constants: _Constants, room: int) -> str:
+def _argument(value: Any, suffix: str, constants: _Constants, room: int) -> str:
     if isinstance(value, str):
-        return constants.of_text(value, f"QUESTION{place}", room)
-    name = f"MESSAGES{place}"
+        return constants.of_text(value, f"QUESTION{suffix}", room)
+    name = f"MESSAGES{suffix}"
     return constants.add(name, literal(value, column=len(name) + 3))
 
 
@@ -296,7 +296,7 @@ def _replayed(test: ReplayTest, calls: Sequence[str]) -> Iterator[str]:
     options = [f"{name}={literal(value)}" for name, value in test.options]
     line = f"    with oteval_replay({', '.join([opened, *options])}) as replay:"
     if len(line) > WIDTH:
-        inner = ",\n".join(f"        {one}" for one in (opened, *options))
+        inner = ",\n".join(f"        {argument}" for argument in (opened, *options))
         comma = "," if options else ""
         line = f"    with oteval_replay(\n{inner}{comma}\n    ) as replay:"
     is_single = len(calls) == 1
@@ -304,21 +304,21 @@ def _replayed(test: ReplayTest, calls: Sequence[str]) -> Iterator[str]:
         yield "    answers = []"
     if not agent.is_async or (is_single and not agent.is_generator):
         yield line
-        for each in calls:
+        for call in calls:
             if agent.is_async:
-                each = f"asyncio.run({each})"
+                call = f"asyncio.run({call})"
             elif agent.is_generator:
-                each = f"list({each})"
-            yield f"        {_kept(test, each)}"
+                call = f"list({call})"
+            yield f"        {_kept(test, call)}"
         return
     yield ""
     yield "    async def converse():"
-    for each in calls:
-        each = f"[_ async for _ in {each}]" if agent.is_generator else f"await {each}"
+    for call in calls:
+        call = f"[_ async for _ in {call}]" if agent.is_generator else f"await {call}"
         if is_single:
-            yield f"        {'return ' if test.asserts_returned else ''}{each}"
+            yield f"        {'return ' if test.asserts_returned else ''}{call}"
         else:
-            yield f"        {_kept(test, each)}"
+            yield f"        {_kept(test, call)}"
     yield ""
     yield line
     run = "asyncio.run(converse())"
@@ -326,7 +326,7 @@ def _replayed(test: ReplayTest, calls: Sequence[str]) -> Iterator[str]:
 
 
 def _kept(test: ReplayTest, call: str) -> str:
-    """Return the code of a call that keeps its result, if the test asserts it."""
+    """The code of a call that keeps its result, if the test asserts it."""
     if not test.asserts_returned:
         return call
     is_single = len(test.agent_call.turns) == 1
@@ -334,11 +334,11 @@ def _kept(test: ReplayTest, call: str) -> str:
 
 
 def _returned_assertion(test: ReplayTest, constants: _Constants) -> str:
-    """Return the line that checks the results of the agent."""
+    """The line that checks the results of the agent."""
     is_single = len(test.returned) == 1
     name = "answer" if is_single else "answers"
-    value = test.returned[0].value if is_single else [one.value for one in test.returned]
-    if not all(one.is_exact for one in test.returned):
+    value = test.returned[0].value if is_single else [answer.value for answer in test.returned]
+    if not all(answer.is_exact for answer in test.returned):
         name = f"to_jsonable({name})"
     head = f"    assert {name} == "
     if isinstance(value, bool):

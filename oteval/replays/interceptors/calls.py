@@ -58,7 +58,7 @@ class InterceptedCall:
     arguments: dict[str, Any]
 
     def answer(self) -> ToolAnswer | None:
-        """Return the recorded answer, or None to run the tool."""
+        """The recorded answer, or None to run the tool."""
         return self.hook.answer(self.name, self.arguments)
 
     @contextmanager
@@ -88,7 +88,7 @@ class InterceptedCall:
 
 
 def call_of(name: str, arguments: Any) -> InterceptedCall | None:
-    """Return a call that a hook decides about, or None to run the tool as ever.
+    """A call that a hook decides about, or None to run the tool as ever.
 
     Args:
         name: The tool's name.
@@ -97,14 +97,14 @@ def call_of(name: str, arguments: Any) -> InterceptedCall | None:
     hook = current_tool_hook()
     if hook is None:
         return None
-    named = arguments if isinstance(arguments, Mapping) else {"input": arguments}
-    plain = to_jsonable(named)
+    arguments_by_name = arguments if isinstance(arguments, Mapping) else {"input": arguments}
+    plain = to_jsonable(arguments_by_name)
     call = InterceptedCall(hook, model_name.get() or name, plain)
     return None if _is_running(call) else call
 
 
 def _is_running(call: InterceptedCall) -> bool:
-    """Return whether the call is the one that runs already, maybe with defaults filled in."""
+    """Whether the call is the one that runs already, maybe with defaults filled in."""
     running = _running.get()
     if running is None or running[0] != call.name:
         return False
@@ -113,20 +113,20 @@ def _is_running(call: InterceptedCall) -> bool:
 
 
 def text_of(answer: ToolAnswer) -> str:
-    """Return an answer as the model received it."""
+    """An answer as the model received it."""
     if answer.result is None:
         return answer.error or ""
     return answer.result if isinstance(answer.result, str) else json.dumps(answer.result)
 
 
 def value_of(answer: ToolAnswer) -> Any:
-    """Return an answer as a value: JSON objects and lists are parsed, other text stays text."""
+    """An answer as a value: JSON objects and lists are parsed, other text stays text."""
     text = text_of(answer) if answer.own_result is None else answer.own_result
     return parsed(text) if text[:1] in ("{", "[") else text
 
 
 def raised(answer: ToolAnswer, kind: type[Exception] = RuntimeError, text: str = "") -> Exception:
-    """Return the exception of a tool that failed: its own if it was recorded or is a builtin.
+    """The exception of a tool that failed: its own if it was recorded or is a builtin.
 
     Args:
         answer: The answer.
@@ -166,12 +166,12 @@ def raise_error(answer: ToolAnswer, form: str = "") -> None:
 
 
 def reached_model(answer: ToolAnswer) -> bool:
-    """Return whether the model received a text, which is false if the tool's exception escaped."""
+    """Whether the model received a text, which is false if the tool's exception escaped."""
     return answer.error is None or answer.result is not None
 
 
 def parsed(arguments: str) -> Any:
-    """Return the value of JSON text; other text as it is."""
+    """The value of JSON text; other text as it is."""
     try:
         return json.loads(arguments) if arguments else {}
     except ValueError:

@@ -18,13 +18,13 @@ __all__ = ["ANTHROPIC_TOOLS", "INTERCEPTORS", "crewai_name", "is_from"]
 
 
 def is_from(function: Any, *packages: str) -> bool:
-    """Return whether a function, or a class, is defined in one of some packages."""
+    """Whether a function, or a class, is defined in one of some packages."""
     module = getattr(function, "__module__", None) or ""
     return any(module == name or module.startswith(f"{name}.") for name in packages)
 
 
 def _given_text(form: str = "") -> Any:
-    """Return a `give` for the text that the model received, or the exception of a failed tool."""
+    """A `give` for the text that the model received; it raises the exception of a failed tool."""
 
     def give(answer: ToolAnswer, _bound: Bound) -> str:
         raise_error(answer, form)
@@ -34,7 +34,7 @@ def _given_text(form: str = "") -> Any:
 
 
 def _given_value(form: str = "") -> Any:
-    """Return a `give` for a value, or the exception of a failed tool."""
+    """A `give` for a value; it raises the exception of a failed tool."""
 
     def give(answer: ToolAnswer, _bound: Bound) -> Any:
         raise_error(answer, form)
@@ -44,7 +44,7 @@ def _given_value(form: str = "") -> Any:
 
 
 def _keywords(bound: Bound, names: Mapping[str, Any] | None = None) -> Any:
-    """Return the arguments of a call with ``*args`` and ``**kwargs``, by name."""
+    """The arguments of a call with ``*args`` and ``**kwargs``, by name."""
     args, kwargs = bound.get("args", ()), dict(bound.get("kwargs", {}))
     if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
         return dict(args[0])
@@ -55,7 +55,7 @@ def _keywords(bound: Bound, names: Mapping[str, Any] | None = None) -> Any:
 
 
 def _mcp_result(answer: ToolAnswer, _bound: Bound) -> Any:
-    """Return a ``CallToolResult``; its structured content is the text if that is an object."""
+    """A ``CallToolResult``; its structured content is the text if that is an object."""
     from mcp.types import CallToolResult
 
     text = text_of(answer)
@@ -103,7 +103,7 @@ def _llamaindex_result(answer: ToolAnswer, bound: Bound) -> Any:
 
 
 def crewai_name(name: str) -> str:
-    """Return the name by which the model knows a tool of CrewAI."""
+    """The name by which the model knows a tool of CrewAI."""
     from crewai.utilities.string_utils import sanitize_tool_name
 
     return str(sanitize_tool_name(name))
@@ -116,8 +116,8 @@ def _crewai_call(bound: Bound) -> tuple[str, Any]:
 
 
 def _crewai_structured_call(bound: Bound) -> tuple[str, Any]:
-    given = bound.get("input", {})
-    arguments = parsed(given) if isinstance(given, str) else given
+    tool_input = bound.get("input", {})
+    arguments = parsed(tool_input) if isinstance(tool_input, str) else tool_input
     return crewai_name(bound["self"].name), arguments
 
 
@@ -141,7 +141,7 @@ def _smolagents_call(bound: Bound) -> tuple[str, Any] | None:
 
 
 def _smolagents_code(bound: Bound) -> tuple[str, Any] | None:
-    """Return code that may act by itself; other code only calls tools, which are answered."""
+    """Code that may act by itself; other code only calls tools, which are answered."""
     imports = set(getattr(bound["self"], "authorized_imports", ("*",)))
     return None if imports <= _PURE_IMPORTS else ("python_interpreter", bound["code_action"])
 
@@ -197,7 +197,7 @@ def _adk_function_call(bound: Bound) -> tuple[str, Any] | None:
 
 
 def _is_adk_flow(owner: type) -> bool:
-    """Return whether a class of ADK runs tools through a later method."""
+    """Whether a class of ADK runs tools through a later method."""
     later = {"FunctionTool", "BaseAuthenticatedTool"}
     return is_from(owner, "google.adk") and any(base.__name__ in later for base in owner.__mro__)
 
@@ -290,7 +290,7 @@ INTERCEPTORS = (
             methods,
             call=_llamaindex_call,
             give=_llamaindex_result,
-            shown=lambda output: getattr(output, "content", output),
+            result_of=lambda output: getattr(output, "content", output),
             is_flow=lambda tool: tool.__name__ in ("AsyncBaseTool", "BaseToolAsyncAdapter"),
         )
         for owner, methods in (("BaseTool", ("__call__",)), ("AsyncBaseTool", ("call", "acall")))
@@ -345,7 +345,7 @@ INTERCEPTORS = (
         ("stream",),
         call=_strands_call,
         give=_strands_result,
-        shown=lambda event: getattr(event, "tool_result", event),
+        result_of=lambda event: getattr(event, "tool_result", event),
     ),
     ToolInterceptor(
         "google-adk",
@@ -396,7 +396,7 @@ INTERCEPTORS = (
         ("execute", "aexecute"),
         call=_agno_call,
         give=_agno_result,
-        shown=lambda outcome: outcome.result if outcome.error is None else outcome.error,
+        result_of=lambda outcome: outcome.result if outcome.error is None else outcome.error,
     ),
     ToolInterceptor(
         "agent-framework",

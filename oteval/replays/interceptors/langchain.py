@@ -99,7 +99,7 @@ def adapt_langchain(module: ModuleType) -> None:
 
 
 def returns_command(tool: Any) -> bool:
-    """Return whether a tool's annotations say that it may return a command of LangGraph."""
+    """Whether a tool may return a command of LangGraph, by its annotations."""
     functions = (getattr(tool, name, None) for name in ("func", "coroutine", "_run"))
-    function = next((each for each in functions if callable(each)), None)
+    function = next((candidate for candidate in functions if callable(candidate)), None)
     return "Command" in str(getattr(function, "__annotations__", {}).get("return", ""))

@@ -90,7 +90,7 @@ def _refused(name: str, execute: Callable[..., Awaitable[Any]]) -> Callable[...,
 
 
 def calls_back(handoff: Any) -> bool:
-    """Return whether a handoff runs code of the agent: its ``on_handoff``."""
+    """Whether a handoff runs code of the agent: its ``on_handoff``."""
     invoke = handoff.on_invoke_handoff
     for function in (invoke, *getattr(invoke, "args", ())):
         if inspect.isfunction(function):

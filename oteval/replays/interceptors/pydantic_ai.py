@@ -43,13 +43,13 @@ def adapt_tool_names(module: ModuleType) -> None:
 
 
 def _is_flow(owner: type) -> bool:
-    """Return whether a toolset leads to others, or belongs to Pydantic AI and acts on nothing."""
+    """Whether a toolset leads to others, or belongs to Pydantic AI and acts on nothing."""
     names = {base.__name__ for base in owner.__mro__ if is_from(base, "pydantic_ai")}
     return "WrapperToolset" in names or (is_from(owner, "pydantic_ai") and not names & _RUNNING)
 
 
 def _result(answer: ToolAnswer, _bound: Bound) -> str:
-    """Return the text for the model, or ask the model to retry as the recorded tool did.
+    """Give the text for the model, or ask the model to retry as the recorded tool did.
 
     Of the exceptions of a tool, only those of Pydantic AI reach the model.
     """
@@ -90,7 +90,7 @@ def toolset_names(manager: Any) -> Iterator[str]:
 
 
 def is_answered_toolset(manager: Any, name: str) -> bool:
-    """Return whether a tool of an agent's step is answered, or acts on nothing.
+    """Whether a tool of an agent's step is answered, or acts on nothing.
 
     A tool that Pydantic AI leaves to the caller (``external``) is not: the caller's code runs it.
     An output type acts on nothing, but a function as output type may.

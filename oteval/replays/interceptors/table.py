@@ -61,7 +61,7 @@ class ToolInterceptor:
             method is to run.
         give: Returns the result of the method for a recorded answer, or raises its error. For an
             async generator, the items that it yields.
-        shown: Returns the tool's result from the result of the method, where a tool runs.
+        result_of: Returns the tool's result from the result of the method, where a tool runs.
         is_flow: Whether a class runs tools by another intercepted method, and so is left alone.
         is_optional: Whether versions without the method are supported.
     """
@@ -72,7 +72,7 @@ class ToolInterceptor:
     methods: tuple[str, ...]
     call: Callable[[Bound], tuple[str, Any] | None]
     give: Callable[[ToolAnswer, Bound], Any] = lambda answer, _bound: text_of(answer)
-    shown: Callable[[Any], Any] = lambda result: result
+    result_of: Callable[[Any], Any] = lambda result: result
     is_flow: Callable[[type], bool] = lambda _class: False
     is_optional: bool = False
 
@@ -117,10 +117,12 @@ class ToolInterceptor:
                 setattr(owner, name, _wrapped(self, function))
 
     def intercepted(self, signature: inspect.Signature, args: Any, kwargs: Any) -> _Invocation:
-        """Return an invocation of the method with the call of a tool that it is."""
+        """Bind the arguments of an invocation, and find the call of a tool that it makes."""
         bound = signature.bind(*args, **kwargs).arguments
-        named = self.call(bound)
-        return _Invocation(bound, None if named is None else call_of(*named))
+        name_and_arguments = self.call(bound)
+        return _Invocation(
+            bound, None if name_and_arguments is None else call_of(*name_and_arguments)
+        )
 
 
 @dataclass(frozen=True)
@@ -149,13 +151,13 @@ def _is_wrapped(function: Any) -> bool:
 
 
 def is_intercepted(tool: Any, *methods: str) -> bool:
-    """Return whether all of these methods of a tool's class are wrapped."""
+    """Whether all of these methods of a tool are wrapped."""
     own = getattr(tool, "__dict__", {})
     return all(name not in own and _is_wrapped(getattr(type(tool), name, None)) for name in methods)
 
 
 def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
-    """Return a method that is answered, of the same kind."""
+    """Wrap a method so that a replay answers it; the wrapper is of the same kind."""
     signature = inspect.signature(method)
 
     @functools.wraps(method)
@@ -167,7 +169,7 @@ def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
             return entry.give(answer, invocation.bound)
         with call.observed() as report:
             result = method(*args, **kwargs)
-            report(entry.shown(result))
+            report(entry.result_of(result))
         return result
 
     @functools.wraps(method)
@@ -179,7 +181,7 @@ def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
             return entry.give(answer, invocation.bound)
         with call.observed() as report:
             result = await method(*args, **kwargs)
-            report(entry.shown(result))
+            report(entry.result_of(result))
         return result
 
     @functools.wraps(method)
@@ -194,7 +196,7 @@ def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
         else:
             with call.observed() as report:
                 async for item in method(*args, **kwargs):
-                    report(entry.shown(item))
+                    report(entry.result_of(item))
                     yield item
 
     if inspect.isasyncgenfunction(method):
@@ -214,7 +216,7 @@ def _attribute(module: ModuleType, path: str) -> Any:
 
 
 def require(module: ModuleType, path: str, framework: str) -> Any:
-    """Return an attribute of a module, such as ``Class.method``.
+    """Get an attribute of a module, such as ``Class.method``.
 
     Raises:
         ConfigError: The framework's version has none.

@@ -195,7 +195,7 @@ class _ToolObject:
 
 
 def intercepted_names(names: Collection[str]) -> dict[str, str]:
-    """Return the tools that a replay answers in this process, with descriptions.
+    """Describe the tools that a replay answers in this process.
 
     Args:
         names: The names of the tools, as the model knows them.
@@ -219,18 +219,18 @@ def _tool_objects(names: frozenset[str]) -> Iterator[tuple[str, _ToolObject]]:
     kinds = [(kind.type, kind) for kind in _KINDS]
     loaded = [(owner, kind) for owner, kind in kinds if owner is not None]
     kind_of: dict[type, ToolKind | None] = {}
-    for one in live_objects(*[owner for owner, _ in loaded]):
-        owner = type(one)
+    for tool in live_objects(*[owner for owner, _ in loaded]):
+        owner = type(tool)
         if owner not in kind_of:
             bases = owner.__mro__
             kind_of[owner] = next((kind for base, kind in loaded if base in bases), None)
         kind = kind_of[owner]
         if kind is None:
             continue
-        for name in names.intersection(_names_of(kind, one)):
+        for name in names.intersection(_names_of(kind, tool)):
             label = kind.label if owner.__name__ == kind.owner else f"{kind.label} {owner.__name__}"
             label = label if kind.runs else f"{label}, answered"
-            yield name, _ToolObject(label, _is_answered(kind, one, name))
+            yield name, _ToolObject(label, _is_answered(kind, tool, name))
 
 
 def _is_answered(kind: ToolKind, tool: Any, name: str) -> bool:
@@ -241,7 +241,7 @@ def _is_answered(kind: ToolKind, tool: Any, name: str) -> bool:
 
 
 def _names_of(kind: ToolKind, tool: Any) -> tuple[str, ...]:
-    """Return the names of a tool; none if it is only half made."""
+    """The names of a tool; none if it is not fully built."""
     try:
         return tuple(kind.names(tool))
     except Exception:

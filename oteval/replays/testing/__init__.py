@@ -35,7 +35,7 @@ Body = TypeVar("Body")
 
 
 def without_nonces(body: Body) -> Body:
-    """Return a request's body with zeros in place of the random numbers in a judge's prompt.
+    """A request's body with zeros in place of the random numbers in a judge's prompt.
 
     Requests to judges then match their recordings. A body without a judge's prompt is returned
     unchanged.

@@ -81,7 +81,7 @@ class Regression:
 
 
 def make_baseline(rows: Iterable[Row]) -> Baseline:
-    """Return the baseline of a run of tests, without skipped tests."""
+    """Make the baseline of a run of tests, without skipped tests."""
     baseline: Baseline = {}
     for row in rows:
         if row.outcome == "skipped":
@@ -130,7 +130,7 @@ def regressions(
 
 
 def _worse(before: BaselineFigure, now: BaselineFigure | None, tolerance: float) -> str:
-    """Return how scores regressed, or ""."""
+    """The regression of scores as text, or ""."""
     if before.mean is None:
         return ""
     if now is None:
@@ -166,7 +166,7 @@ def write_file(path: Path, baseline: Baseline) -> None:
 
 
 def read_file(path: Path) -> Baseline:
-    """Return the baseline of a file.
+    """Read a baseline from a file.
 
     Raises:
         NotFound: The file does not exist.
@@ -239,7 +239,7 @@ def save_experiment(
 def _results_of(
     store: Store, name: str, tests: Collection[str], experiment_id: str
 ) -> tuple[list[Example], list[Run], list[Feedback]]:
-    """Return the results of some tests in the newest experiment of a name, for another one."""
+    """The results of some tests in the newest experiment of a name, for another one."""
     before = store.experiments.get(name)
     examples = [
         example
@@ -305,7 +305,7 @@ def _to_feedback(run_id: str, record: Mapping[str, Any], now: int) -> Feedback:
 
 
 def load_experiment(store: Store, name: str) -> Baseline:
-    """Return the newest experiment with a name as a baseline.
+    """Read the newest experiment with a name as a baseline.
 
     Raises:
         NotFound: No experiment has the name.

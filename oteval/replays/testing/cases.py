@@ -79,7 +79,7 @@ def running(case: Case) -> Iterator[None]:
 
 
 def current() -> Case | None:
-    """Return the marked test that is running, or None."""
+    """The marked test that is running, or None."""
     case = _CASE.get()
     if case is not None and case.is_open:
         return case
@@ -171,7 +171,7 @@ def log_result(result: Mapping[str, Any]) -> None:
 
 
 def feedback_record(result: Mapping[str, Any], lower_is_better: bool = False) -> dict[str, Any]:
-    """Return the log record for an evaluator's result.
+    """Make the log record of an evaluator's result.
 
     Returns:
         ``key``, ``score`` (a number or None), ``passed`` (None unless the score is a bool),

@@ -78,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def needs_results(config: pytest.Config) -> bool:
-    """Return whether an option uses the log of tests."""
+    """Whether an option uses the log of tests."""
     names = ("oteval_output", "oteval_baseline", "oteval_save_baseline")
     return any(config.getoption(name) for name in names)
 
@@ -178,7 +178,7 @@ def _repetition(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def oteval_tracer_provider() -> Any:
-    """Return the tracer provider of the agent under test; None means the global one.
+    """The tracer provider of the agent under test; None means the global one.
 
     Projects override this fixture.
     """
@@ -199,13 +199,13 @@ def oteval_capture(
 
 @pytest.fixture
 def oteval_trajectory(oteval_capture: Capture) -> Callable[[], Trajectory]:
-    """Return a function that returns the trajectory of the agent's run."""
+    """A function that gives the trajectory of the agent's run."""
     return lambda: oteval_capture.trajectory
 
 
 @pytest.fixture
 def oteval_replay(request: pytest.FixtureRequest) -> Callable[..., ReplayedTest]:
-    """Return a function that opens a replay, whose divergence fails the test.
+    """A function that opens a replay, whose divergence fails the test.
 
     It takes the file of a recording, relative to the test's folder, or the id of a session, and the
     options of `oteval.replay`.
@@ -217,7 +217,7 @@ def oteval_replay(request: pytest.FixtureRequest) -> Callable[..., ReplayedTest]
 
 @pytest.fixture
 def oteval_replay_command(request: pytest.FixtureRequest) -> Callable[..., ReplayResult]:
-    """Return a function that replays a recording with a command, and fails if that differs."""
+    """A function that replays a recording with a command, and fails if that differs."""
     from oteval.replays.testing.replayed_tests import replayed_command
 
     return partial(replayed_command, request.node)

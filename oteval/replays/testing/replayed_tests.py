@@ -79,7 +79,7 @@ class ReplayedTest:
 
 
 def replayed_test(item: pytest.Item, recording: str | Path, **options: Any) -> ReplayedTest:
-    """Return the replay of a recording in a test, which fails if the file does not exist.
+    """Open the replay of a recording in a test, which fails if the file does not exist.
 
     Args:
         item: The test.
@@ -111,20 +111,20 @@ def replayed_command(
     """
     loaded = _loaded(item, recording)
     chosen = ReplayOptions(**options)
-    (found,) = verify([loaded], lambda: CommandRunner(command, chosen, timeout=timeout))
-    if found.status != "passed" or found.result is None:
-        head = f"the command {found.status.replace('_', ' ')} on its recording {found.session}"
-        shown = [one.text() for one in found.divergences[:1]] or [found.detail]
-        message = "\n".join([f"{head} (fidelity {loaded.fidelity})", *shown, found.output])
+    (outcome,) = verify([loaded], lambda: CommandRunner(command, chosen, timeout=timeout))
+    if outcome.status != "passed" or outcome.result is None:
+        head = f"the command {outcome.status.replace('_', ' ')} on its recording {outcome.session}"
+        details = [divergence.text() for divergence in outcome.divergences[:1]] or [outcome.detail]
+        message = "\n".join([f"{head} (fidelity {loaded.fidelity})", *details, outcome.output])
         pytest.fail(message.rstrip(), pytrace=False)
-    return found.result
+    return outcome.result
 
 
 def _loaded(item: pytest.Item, recording: str | Path) -> Recording:
-    """Return a recording; fail the test if the file does not exist."""
+    """Read a recording; the test fails if the file does not exist."""
     folders = (item.path.parent, Path.cwd())
-    found = next((folder / recording for folder in folders if (folder / recording).exists()), None)
-    if found is None:
+    file = next((folder / recording for folder in folders if (folder / recording).exists()), None)
+    if file is None:
         text = f"{recording}: not found in {folders[0]}"
         pytest.fail(f"{text}; oteval replay make-test writes it", pytrace=False)
-    return load(found)
+    return load(file)

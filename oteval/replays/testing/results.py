@@ -24,17 +24,17 @@ __all__ = ["Results"]
 
 
 def _failures_note(rows: list[Row]) -> str:
-    """Return a warning if a baseline has failed tests, since later runs cannot be worse."""
+    """A warning if a baseline has failed tests, since later runs cannot be worse."""
     failing = {row.test for row in rows if row.outcome not in ("passed", "skipped")}
     if not failing:
         return ""
     count, total = len(failing), len({row.test for row in rows})
-    some = ", ".join(sorted(failing)[:3]) + (", ..." if count > 3 else "")
-    return f"; WARNING: {count} of {total} tests failed, and so they are in the baseline: {some}"
+    names = ", ".join(sorted(failing)[:3]) + (", ..." if count > 3 else "")
+    return f"; WARNING: {count} of {total} tests failed, and so they are in the baseline: {names}"
 
 
 def _selects_all(config: pytest.Config) -> bool:
-    """Return whether all tests in the paths of the command line are to run."""
+    """Whether all tests in the paths of the command line are to run."""
     options = ("lf", "keyword", "markexpr", "deselect", "stepwise", "maxfail")
     is_selection = any(config.getoption(name, default=None) for name in options)
     return not is_selection and not any("::" in argument for argument in config.args)
@@ -136,7 +136,7 @@ class Results:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def _kept(self, name: str, rows: list[Row]) -> Baseline:
-        """Return the tests of a saved baseline that were not to run now, such as with ``--lf``."""
+        """The tests of a saved baseline that were not to run now, such as with ``--lf``."""
         try:
             before = self._read(name)
         except OtevalError:  # there is none, or it is damaged
@@ -151,7 +151,7 @@ class Results:
         }
 
     def _is_left_out(self, test: str, selects_all: bool) -> bool:
-        """Return whether a test exists and was not selected."""
+        """Whether a test exists and was not selected."""
         path = root_folder(self._config) / test.partition("::")[0]
         folder = self._config.invocation_params.dir
         places = [(folder / arg.partition("::")[0]).resolve() for arg in self._config.args]

@@ -77,7 +77,7 @@ class Row:
 
 
 def mark_options(mark: pytest.Mark, test: str) -> MarkOptions:
-    """Return the arguments of a mark; wrong ones fail the collection with one line."""
+    """Check the arguments of a mark; wrong ones fail the collection with one line."""
     arguments = ", ".join(MarkOptions._fields)
     unknown = [name for name in mark.kwargs if name not in MarkOptions._fields]
     if mark.args or unknown:
@@ -95,7 +95,7 @@ def mark_options(mark: pytest.Mark, test: str) -> MarkOptions:
 
 
 def repetition_id(number: int, count: int) -> str:
-    """Return the part of a test's id that names a repetition."""
+    """The name of a repetition in a test's id, such as ``run1of3``."""
     return f"run{number + 1}of{count}"
 
 
@@ -128,13 +128,13 @@ def attach_row(
 
 
 def read_row(report: pytest.TestReport) -> Row | None:
-    """Return the row that a report carries, or None."""
+    """The row that a report carries, or None."""
     text = getattr(report, _ROW_ATTRIBUTE, None)
     return None if text is None else Row(**restore(text))
 
 
 def root_folder(config: pytest.Config) -> Path:
-    """Return the folder that ids of tests and names of baselines are relative to.
+    """The folder of relative ids of tests and names of baselines.
 
     It is pytest's root folder. Where no file marks that, pytest guesses it from all paths among the
     arguments, such as that of a baseline; then it is the folder that pytest was called in.
@@ -144,7 +144,7 @@ def root_folder(config: pytest.Config) -> Path:
 
 
 def _stable_id(item: pytest.Item) -> str:
-    """Return a test's id, relative to `root_folder`."""
+    """A test's id, relative to `root_folder`."""
     folder = root_folder(item.config)
     if folder == item.config.rootpath or not item.path.is_relative_to(folder):
         return item.nodeid
@@ -153,13 +153,13 @@ def _stable_id(item: pytest.Item) -> str:
 
 
 def _base_id(nodeid: str, repetition: int, count: int) -> str:
-    """Return a test's id without the repetition in its brackets."""
+    """A test's id without the repetition in its brackets."""
     if count == 1:
         return nodeid
     before, bracket, inside = nodeid.partition("[")
     name = re.escape(repetition_id(repetition, count))
-    rest = re.sub(rf"(?:^|-){name}(?=-|\]$)", "", bracket and inside, count=1).lstrip("-")
-    return before if rest == "]" else f"{before}[{rest}"
+    parameters = re.sub(rf"(?:^|-){name}(?=-|\]$)", "", bracket and inside, count=1).lstrip("-")
+    return before if parameters == "]" else f"{before}[{parameters}"
 
 
 def _reason(report: pytest.TestReport) -> str:
@@ -173,7 +173,7 @@ def _reason(report: pytest.TestReport) -> str:
 
 
 def _last_answer(run: Capture | None) -> str | None:
-    """Return the last answer of the captured agent."""
+    """The last answer of the captured agent."""
     with suppress(NotFound, OtevalError):
         messages = run.trajectory.own_messages if run is not None else ()
         texts = [
@@ -186,7 +186,7 @@ def _last_answer(run: Capture | None) -> str | None:
 
 
 def _json(value: Any) -> Any:
-    """Return a value as JSON values, shortened to text if it is long."""
+    """Make a value JSON; a long one becomes shortened text."""
     try:
         text = dumps(_plain(value))
         return restore(text) if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."

@@ -24,7 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def table_text(rows: Sequence[Row], width: int, has_color: bool) -> str:
-    """Return the table as text.
+    """Draw the table as text.
 
     Args:
         rows: The results of the tests.
@@ -85,7 +85,7 @@ def _passes(runs: Sequence[Row]) -> Text:
 
 
 def _figure(runs: Sequence[Row], key: str) -> str:
-    """Return the scores for a feedback key in the repetitions of a test."""
+    """The scores for a feedback key in the repetitions of a test."""
     records = [record for row in runs for record in row.feedback if record["key"] == key]
     scores = [record["score"] for record in records if record["score"] is not None]
     errors = sum(record["status"] != "ok" for record in records)

@@ -33,7 +33,6 @@ _TOPICS = {
     "serve": "In the process",
     "extras": "Spark",
     "base": "Errors",
-    "extras": "Extras",
 }
 _SECTION = re.compile(
     r"^(Args|Attributes|Returns|Yields|Raises):\n((?: {4}.*\n?|\n)+)", re.MULTILINE

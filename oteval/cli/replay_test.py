@@ -25,11 +25,11 @@ from ..replays import (
     CommandRunner,
     InputForm,
     ReplayOptions,
-    ReplayTest,
     SessionRunner,
     TargetRunner,
     Tools,
     VerifiedSession,
+    WrittenTest,
     accepted_keywords,
     default_keys,
     pytest_file,
@@ -130,7 +130,7 @@ def make_test(
     recording, agent = _recording(session, db)
     redactor = SecretRedactor(redaction_rules(config_path))
     recording = redacted_recording(recording, redactor)
-    test = ReplayTest(
+    test = WrittenTest(
         name=_name(name) if name else session_name(recording),
         recording=recording,
         agent_call=_agent_call(target, recording, input_form) if target else AgentCall("", "", ()),
@@ -242,7 +242,7 @@ def _shown_options(options: ReplayOptions) -> tuple[tuple[str, Any], ...]:
     return tuple((name, value) for name, value in option_values.items() if value)
 
 
-def _files(test: ReplayTest, folder: Path, *, force: bool) -> tuple[Path, Path, Path]:
+def _files(test: WrittenTest, folder: Path, *, force: bool) -> tuple[Path, Path, Path]:
     """Return the paths of the test, the recording and the reference.
 
     Raises:
@@ -261,7 +261,7 @@ def _files(test: ReplayTest, folder: Path, *, force: bool) -> tuple[Path, Path, 
 
 
 def _checked(
-    test: ReplayTest, target: str | None, options: ReplayOptions, form: InputForm
+    test: WrittenTest, target: str | None, options: ReplayOptions, form: InputForm
 ) -> VerifiedSession:
     """Replay the session once with the current code of the agent."""
 
@@ -274,7 +274,7 @@ def _checked(
     return outcome
 
 
-def _write(test: ReplayTest, files: Sequence[Path]) -> None:
+def _write(test: WrittenTest, files: Sequence[Path]) -> None:
     """Write the files.
 
     Raises:

@@ -1,7 +1,28 @@
 """Replays: the recorded answers of a session, given back to the agent.
 
-A recording is read from the store; a player answers the agent's requests from it, and reports
-where the agent diverges from it.
+In come a session's spans and HTTP exchanges, from the store or a file, and the agent: a function, a
+command, a test, or a client of an endpoint.
+
+Out come a `ReplayResult` with each `Divergence` from the recording and the line of the agent's code
+that caused it, and, of a repetition with a live model (``whatif``), two experiments. A replay never
+acts: a request or a tool that it cannot answer is refused, and one that it cannot guard is never a
+pass.
+
+Nothing here imports `cli`, `views` or `extras`. `player` and the files that it asks do no I/O.
+
+Read in this order:
+
+1. `recordings`, with `model_calls` and `recorded_executions`, reads a session from the store;
+   `recording_files` and `cassettes` keep it in files.
+2. `player` answers requests. `request_key` (with `canonical_messages`, `wire_requests` and
+   `text_comparison`) finds the recorded one; `recorded_requests`, `recorded_exchanges`,
+   `recorded_tools` and `replay_order` keep count of them; `divergence` describes a difference.
+3. `session` runs it in the agent's process. `transport`, `interceptors` and `tool_gate` answer
+   requests and tools; `network_guard` and `child_processes` refuse the rest; `open_replays` knows
+   which replay a thread belongs to.
+4. `verify` replays many sessions, by `target` or `command_runner`; `server` and `mcp_server` answer
+   other processes; `written_tests` and `testing` make tests of sessions.
+5. `whatif` repeats sessions, with `what_if_player`, `tool_ladder` and `agent_threads`.
 """
 
 import lazy_loader

@@ -1,18 +1,13 @@
 """The names of `oteval.replays` for other rooms; `__init__.py` loads them on first use."""
 
 from . import testing as testing
-from .cassette_recordings import (
+from .cassettes import (
     CASSETTE_FILES as CASSETTE_FILES,
     cassette_exchanges as cassette_exchanges,
-)
-from .cassettes import (
     write_cassette as write_cassette,
 )
 from .command_runner import (
     CommandRunner as CommandRunner,
-)
-from .coverage import (
-    Coverage as Coverage,
 )
 from .divergence import (
     Divergence as Divergence,
@@ -61,6 +56,7 @@ from .tool_gate import (
 )
 from .tool_ladder import (
     TOOL_POLICIES as TOOL_POLICIES,
+    Coverage as Coverage,
 )
 from .verification import (
     ReplayOptions as ReplayOptions,
@@ -85,7 +81,7 @@ from .whatif import (
 )
 from .written_tests import (
     AgentCall as AgentCall,
-    ReplayTest as ReplayTest,
+    WrittenTest as WrittenTest,
     pytest_file as pytest_file,
     reference_text as reference_text,
     session_name as session_name,

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 from ..base.errors import ConfigError
 
-__all__ = ["AddressList", "is_local_name", "shown_address"]
+__all__ = ["DEFAULT_PORTS", "AddressList", "is_local_name", "shown_address"]
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _LOOPBACK = frozenset(
     {"127.0.0.1", "::1", "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"}
@@ -54,7 +56,7 @@ class AddressList:
         """Whether the agent may reach the address of a URL."""
         try:
             parts = urlsplit(url)
-            port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+            port = parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
         except ValueError:
             return False
         return self.allows(parts.hostname or "", port)

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..base.jsontext import canonical, dumps, loads_exact
+from ..base.patterns import Pattern
 from ..base.serialization import to_jsonable
 from ..model import RecordedAnswer
 from ..record import OF_OBJECTS, AgentEnd
 from .divergence import Divergence
-from .redacted_text import is_same_text
+from .text_comparison import is_same_text, without_variable_parts
 
 __all__ = ["AgentAnswers"]
 
@@ -42,32 +42,19 @@ CLOSED = "closed"
 """The type of a generator that its consumer did not read to its end; it has no answer."""
 
 
-@dataclass(eq=False)
-class _Run:
-    """A recorded run, and whether the replay had it.
-
-    Attributes:
-        recorded: The run.
-        is_used: Whether the replay had it.
-    """
-
-    recorded: RecordedAnswer
-    is_used: bool = False
-
-
 class AgentAnswers:
     """The recorded ends of agents' runs, and those of a replay.
 
     Args:
         recorded: The recorded ones.
-        normalized: Replaces variable parts in texts.
+        normalize: Patterns of parts that vary.
     """
 
     def __init__(
-        self, recorded: Sequence[RecordedAnswer], normalized: Callable[[str], str] = str
+        self, recorded: Sequence[RecordedAnswer], normalize: Sequence[Pattern] = ()
     ) -> None:
         self._recorded = recorded
-        self._normalized = normalized
+        self._normalize = normalize
         self._lock = threading.Lock()
         self._ends: list[AgentEnd] = []
         self._returned: list[Any] = []
@@ -105,8 +92,7 @@ class AgentAnswers:
     def divergences(self) -> list[Divergence]:
         """Compare the answers with the recorded ones."""
         with self._lock:
-            runs = [_Run(answer) for answer in self._recorded if answer.is_decorated]
-            divergences = [self._difference(run, end) for run, end in self._pairs(runs)]
+            divergences = [self._difference(answer, end) for answer, end in self._pairs()]
             if not self._ends and self._returned:
                 divergences += self._target_differences()
         return [divergence for divergence in divergences if divergence is not None]
@@ -122,37 +108,33 @@ class AgentAnswers:
             "@oteval.agent"
         ]
 
-    def _pairs(self, runs: list[_Run]) -> Iterator[tuple[_Run, AgentEnd]]:
-        """Yield each end of the replay with the recorded run that it stands for."""
+    def _pairs(self) -> Iterator[tuple[RecordedAnswer, AgentEnd]]:
+        """Yield each end of the replay with the recorded answer that it stands for."""
+        unused = [answer for answer in self._recorded if answer.is_decorated]
         unmatched: list[AgentEnd] = []
         for end in self._ends:
-            candidates = [
-                run for run in runs if not run.is_used and run.recorded.agent == end.agent
-            ]
-            run = self._best(candidates, end)
-            if run is None:
+            answer = self._best([answer for answer in unused if answer.agent == end.agent], end)
+            if answer is None:
                 unmatched.append(end)
                 continue
-            run.is_used = True
-            yield run, end
-        unused = [run for run in runs if not run.is_used]
+            unused = [candidate for candidate in unused if candidate is not answer]
+            yield answer, end
         # An agent with another name than recorded.
         if len(unused) == len(unmatched) == 1:
             yield unused[0], unmatched[0]
 
-    def _best(self, candidates: list[_Run], end: AgentEnd) -> _Run | None:
-        """The run with the same question, and if possible the same answer."""
+    def _best(self, candidates: list[RecordedAnswer], end: AgentEnd) -> RecordedAnswer | None:
+        """The answer to the same question, and if possible the same answer."""
         question = self._normalized(end.question)
         same_question = [
-            run
-            for run in candidates
-            if is_same_text(self._normalized(run.recorded.question), question)
+            answer
+            for answer in candidates
+            if is_same_text(self._normalized(answer.question), question)
         ]
-        same = (run for run in same_question if self._difference(run, end) is None)
+        same = (answer for answer in same_question if self._difference(answer, end) is None)
         return next(same, next(iter(same_question or candidates), None))
 
-    def _difference(self, run: _Run, end: AgentEnd) -> Divergence | None:
-        recorded = run.recorded
+    def _difference(self, recorded: RecordedAnswer, end: AgentEnd) -> Divergence | None:
         if CLOSED in (recorded.type, end.type):
             return None
         if recorded.answer is None and not recorded.error and recorded.type != _NONE:
@@ -207,6 +189,9 @@ class AgentAnswers:
 
     def _is_same(self, recorded: str, actual: str) -> bool:
         return is_same_text(self._normalized(recorded), self._normalized(actual))
+
+    def _normalized(self, text: str) -> str:
+        return without_variable_parts(text, self._normalize)
 
     def _is_within(self, recorded: str, actual: str) -> bool:
         """Whether a text contains a recorded one, or is the JSON of the same value."""

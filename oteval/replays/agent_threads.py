@@ -1,22 +1,37 @@
-"""The agents of a session, recognised by their requests to models.
+"""The agents of a session, recognised by their requests to models, and the lead agent's trajectory.
 
 Requests do not say which agent sends them. Two requests are of the same agent if their system
 prompts are equal but for numbers, such as those of dates, or if one continues an answer to the
 other. The **lead** agent is the one that is given the user's message; of several, the one with the
 most requests, then the last one. The others are its sub-agents.
+
+A recorded run and its repetition with a live model are compared as trajectories that are made in
+the same way, so that a difference is never one of the instrumentation. They have no times: answered
+tools take none.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..messages import SYSTEM_ROLES
-from ..model import Message, RecordedModelCall, RecordedRequest, Recording
-from ..reconstruct import key_of
+from ..model import (
+    Gap,
+    Message,
+    RecordedModelCall,
+    RecordedRequest,
+    RecordedToolCall,
+    Recording,
+    Span,
+    Trajectory,
+    Usage,
+    normal_finish_reason,
+)
+from ..reconstruct import AgentRun, ModelCall, Node, TracedRun, key_of, trajectories_of
 
-__all__ = ["LEAD", "AgentThreads", "threads_of"]
+__all__ = ["LEAD", "AgentThreads", "rerun_trajectory", "threads_of"]
 
 LEAD = 0
 """The number of the lead agent."""
@@ -48,11 +63,9 @@ class AgentThreads:
     """
 
     def __init__(self, recording: Recording | None = None, lead_prompt: str | None = None) -> None:
-        recorded_threads = threads_of(recording) if recording is not None else []
+        recorded = threads_of(recording) if recording is not None else []
         self._inputs = recording.inputs if recording is not None else ()
-        self._agents = [
-            _Agent({_prompt(call.request) for call in thread}) for thread in recorded_threads
-        ]
+        self._agents = [_Agent({_prompt(call.request) for call in thread}) for thread in recorded]
         self._agents = self._agents or [_Agent()]
         # The agent of the last answer, for requests that continue an answer without a known id.
         self._last: int | None = None
@@ -63,7 +76,7 @@ class AgentThreads:
         """The number of the agent that sends a request."""
         prompt = _prompt(request)
         same_prompt = next(
-            (index for index, agent in enumerate(self._agents) if prompt in agent.prompts), None
+            (at for at, agent in enumerate(self._agents) if prompt in agent.prompts), None
         )
         number = same_prompt if prompt else None
         if number is None:
@@ -112,9 +125,7 @@ class AgentThreads:
             calls = last.client_calls
             marks |= {call.id for call in calls} if calls else {key_of(last)}
         marks -= {""}
-        number = next(
-            (index for index, agent in enumerate(self._agents) if agent.answers & marks), None
-        )
+        number = next((at for at, agent in enumerate(self._agents) if agent.answers & marks), None)
         goes_on = any(request.settings.get(key) for key in _CONTINUES)
         return self._last if number is None and goes_on else number
 
@@ -143,6 +154,77 @@ def threads_of(recording: Recording) -> list[Thread]:
         return is_asked, len(thread), thread[-1].start_ns
 
     lead = max(threads, key=rank, default=None)
-    return [thread for thread in (lead,) if thread] + [
-        thread for thread in threads if thread is not lead
-    ]
+    return sorted(threads, key=lambda thread: thread is not lead)
+
+
+_UNKNOWN = "the recording does not have the model's answer"
+
+
+def rerun_trajectory(
+    session: str,
+    threads: Sequence[Sequence[RecordedModelCall]],
+    tool_calls: Sequence[RecordedToolCall] = (),
+    *,
+    agent: str = "",
+    service: str = "",
+) -> Trajectory:
+    """Build the trajectory of a session's lead agent.
+
+    Args:
+        session: The id of the session, which becomes the trajectory's.
+        threads: The model calls by agent, the lead agent's first.
+        tool_calls: The executions of tools, by which failed results are known.
+        agent: The name of the agent.
+        service: The name of the service.
+    """
+    # An attempt that failed was repeated, or was the last one.
+    lead = [call for call in (threads[LEAD] if threads else ()) if not call.error]
+    resource = {"service.name": service} if service else {}
+    root = Span(session, session, resource=resource)
+    run = TracedRun(
+        Node(root),
+        agent=AgentRun(root, name=agent) if agent else None,
+        model_calls=[_operation(call, number, session) for number, call in enumerate(lead, 1)],
+    )
+    run.gaps = [gap for call in run.model_calls for gap in call.gaps]
+    trajectory = trajectories_of([run])[0].trajectory
+    failed = {call.call_id for call in tool_calls if call.is_error and call.call_id}
+    calls = [call for thread in threads for call in thread]
+    usage = Usage.total(map(_usage, calls))
+    tail = tuple(_marked(message, failed) for message in trajectory.tail)
+    models = tuple(dict.fromkeys(call.model for call in calls if call.model))
+    return replace(
+        trajectory, id=session, tail=tail, new_from=0, turn=1, usage=usage, models=models
+    )
+
+
+def _operation(call: RecordedModelCall, number: int, session: str) -> ModelCall:
+    # Calls at the same time keep their order.
+    start = call.start_ns or number
+    span = Span(session, f"{number:016x}", start_ns=start, end_ns=call.end_ns or start)
+    is_known = call.answer is not None
+    settings = call.request.settings
+    return ModelCall(
+        span,
+        input=call.request.messages,
+        output=(call.answer,) if call.answer is not None else (),
+        choices=call.choices,
+        tools=call.request.tools,
+        model=call.model,
+        finish_reason=normal_finish_reason(call.finish_reason),
+        usage=_usage(call),
+        whole=is_known,
+        is_delta=bool(settings.get("previous_response_id") or settings.get("conversation")),
+        gaps=() if is_known else (Gap("content_not_captured", _UNKNOWN, span.span_id),),
+    )
+
+
+def _usage(call: RecordedModelCall) -> Usage:
+    return replace(call.usage, model_calls=1)
+
+
+def _marked(message: Message, failed: set[str]) -> Message:
+    """Mark a tool's result if its execution failed."""
+    if message.role != "tool" or message.tool_call_id not in failed:
+        return message
+    return replace(message, is_error=True, is_outcome_recorded=True)

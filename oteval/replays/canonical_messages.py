@@ -16,19 +16,15 @@ from ..base.jsontext import canonical
 from ..base.patterns import Pattern
 from ..messages import is_reasoning, parse
 from ..model import Message, ToolCall
+from .text_comparison import without_variable_parts
 
 __all__ = [
-    "PLACEHOLDER",
     "CanonicalCall",
     "CanonicalMessage",
     "CanonicalMessages",
     "CanonicalReader",
     "ResultOrder",
-    "without_variable_parts",
 ]
-
-PLACEHOLDER = "<*>"
-"""The replacement of texts that match a pattern of ``normalize``."""
 
 # How many threads of messages are continued, such as those of sub-agents at the same time.
 _THREADS = 8
@@ -135,13 +131,6 @@ class CanonicalReader:
         return _MessageBuilder(self._normalize, self._known), 0
 
 
-def without_variable_parts(text: str, normalize: Sequence[Pattern]) -> str:
-    """A text with the matches of patterns replaced by `PLACEHOLDER`."""
-    for pattern in normalize:
-        text = pattern.replace(text, PLACEHOLDER)
-    return text
-
-
 class _Result(NamedTuple):
     """A tool's result, with the call that it answers.
 
@@ -240,10 +229,8 @@ class _MessageBuilder:
         value = parse(message.content).value if message.content is not None else ""
         text = value if isinstance(value, str) else canonical(value)
         parts = self._parts(message)
-        canonical_message = CanonicalMessage(
-            "tool", self._text(text), answers=call.number, parts=parts
-        )
-        result = self._known.setdefault(canonical_message, canonical_message)
+        answer = CanonicalMessage("tool", self._text(text), answers=call.number, parts=parts)
+        result = self._known.setdefault(answer, answer)
         return _Result(call.number, message.tool_call_id or call.call_id, call.tool, index, result)
 
     def _answered(self, message: Message) -> _OpenCall:

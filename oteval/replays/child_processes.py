@@ -1,9 +1,14 @@
-"""The programs that an agent starts during a replay: stopped, unless they are guarded or allowed.
+"""The processes that an agent starts during a replay: stopped, unless they are guarded or allowed.
 
 A replay guards its own process, and the Python processes of a command into which it is loaded. Any
 other program could do anything. So it is stopped before it starts, unless the user allows it by
 name; then the replay cannot vouch for the agent, and is not ``passed``. A few programs by which
 Python's own library reads facts about the machine run as ever.
+
+A forked process, and one of `multiprocessing`, is part of the replay. The answer that asks for a
+tool may reach another process than the one that runs it. So a child takes over the functions of all
+tools that the recording asks for: when it is forked, before it runs its target, and whenever it
+receives a job, which may have imported the module of one.
 """
 
 from __future__ import annotations
@@ -22,10 +27,11 @@ from typing import Any
 from ..record import FOLDER, VARIABLE
 from .call_site import call_site
 from .divergence import Divergence
-from .open_replays import OpenReplay, late_attempt, replay_of_call
+from .open_replays import OpenReplay, late_attempt, open_replays, replay_of_call
 from .patches import Patches
 
 __all__ = [
+    "CHILD_MODULES",
     "PROCESS_EVENTS",
     "carry_into_processes",
     "guard_fork_exec",
@@ -98,7 +104,7 @@ def _is_harmless(program: str, arguments: Sequence[str]) -> bool:
 def _starter() -> str:
     """The module that starts the program, behind those that start programs."""
     frame = sys._getframe(1)
-    passed = ("subprocess", "os", __name__, f"{__package__}.audited_calls")
+    passed = ("subprocess", "os", __name__, f"{__package__}.network_guard")
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if module not in passed:
@@ -271,3 +277,60 @@ def _guarded_start(start: Callable[..., Any], *, is_shell: bool) -> Callable[...
         return await start(self, protocol, *command, **options)
 
     return guarded
+
+
+_modules_seen = 0
+
+
+def _take_over_tools() -> None:
+    """Take over the functions of tools, if modules were imported since the last time."""
+    global _modules_seen
+    if _modules_seen == len(sys.modules):
+        return
+    _modules_seen = len(sys.modules)
+    for replay in open_replays():
+        replay.player.serve_child_process()
+
+
+def _is_child() -> bool:
+    processes = sys.modules.get("multiprocessing.process")
+    return processes is not None and processes.parent_process() is not None
+
+
+def _forked() -> None:
+    global _modules_seen
+    _modules_seen = 0
+    _take_over_tools()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _guard_targets(patches: Patches, module: Any) -> None:
+    bootstrap = module.BaseProcess._bootstrap
+
+    @functools.wraps(bootstrap)
+    def guarded_bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _take_over_tools()
+        return bootstrap(self, *args, **kwargs)
+
+    patches.set(module.BaseProcess, "_bootstrap", guarded_bootstrap)
+
+
+def _guard_jobs(patches: Patches, module: Any) -> None:
+    loads: Callable[..., Any] = module.ForkingPickler.loads
+
+    def guarded_loads(*args: Any, **kwargs: Any) -> Any:
+        job = loads(*args, **kwargs)
+        if _is_child():
+            _take_over_tools()
+        return job
+
+    patches.set(module.ForkingPickler, "loads", staticmethod(guarded_loads))
+
+
+CHILD_MODULES: dict[str, Callable[[Patches, Any], None]] = {
+    "multiprocessing.process": _guard_targets,
+    "multiprocessing.reduction": _guard_jobs,
+}
+"""The modules by which children get their work, and how each is guarded."""

@@ -2,11 +2,17 @@
 
 `oteval.record.bootstrap` calls `start` before the program's first line. When the program
 ends, or takes too long, its result is written as a file of the folder that the settings name.
+
+The program's functions do not exist when its replay begins, and nothing reports that they do. So
+the first calls that the program itself makes are watched, with Python's trace function: before
+each of them, the functions of the recorded tools are taken over that exist by then. A call of such
+a function itself is stopped, since no model has asked for it.
 """
 
 from __future__ import annotations
 
 import atexit
+import inspect
 import json
 import os
 import sys
@@ -15,16 +21,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from .main_program import watch_main_program
+from ..record import is_agent_file
+from .player import Player
 from .session import ReplaySession
 from .target import late_result, verified
 from .verified import VerifiedSession
 from .verify_worker import waits_at
 from .what_if_session import session_of
 
-__all__ = ["start"]
+__all__ = ["start", "watch_main_program"]
 
 
 def start(settings: Mapping[str, Any]) -> None:
@@ -91,3 +99,37 @@ class _ReplayedProcess:
         partial = self._results / f"{os.getpid()}.partial"
         partial.write_text(json.dumps(outcome.as_dict()), "utf-8")
         partial.rename(partial.with_suffix(".json"))
+
+
+# Each look for functions takes a tenth of a second.
+_MOST_LOOKS = 30
+
+
+def watch_main_program(player: Player) -> None:
+    """Take over the functions of tools before the program of this process calls any function.
+
+    Nothing is watched if a debugger or a measurement of coverage traces the program.
+
+    Args:
+        player: The player of the replay.
+    """
+    looks = 0
+
+    def called(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal looks
+        caller, code = frame.f_back, frame.f_code
+        if event != "call" or caller is None or caller.f_code.co_name != "<module>":
+            return
+        if caller.f_globals.get("__name__") != "__main__" or not is_agent_file(code.co_filename):
+            return
+        # The body of a class is not a call of the program.
+        if code.co_name == "<module>" or not code.co_flags & inspect.CO_OPTIMIZED:
+            return
+        looks += 1
+        player.take_over_all()
+        if looks >= _MOST_LOOKS or not player.has_tools_to_take_over:
+            sys.settrace(None)
+        player.require_not_early(code)
+
+    if player.has_tools_to_take_over and sys.gettrace() is None:
+        sys.settrace(called)

@@ -66,11 +66,9 @@ class CommandRunner:
         results.mkdir()
         began = time.monotonic()
         status = self._run(job, results)
-        outcome = self._result(job, results, status)
-        outcome = replace(outcome, session=job.session, seconds=time.monotonic() - began)
-        return (
-            outcome if outcome.status == "passed" else replace(outcome, output=end_of(job.output))
-        )
+        result = self._result(job, results, status)
+        result = replace(result, session=job.session, seconds=time.monotonic() - began)
+        return result if result.status == "passed" else replace(result, output=end_of(job.output))
 
     def _run(self, job: ReplayJob, results: Path) -> int | None:
         """Run the command; its exit status, or None if it was killed for taking too long."""
@@ -132,17 +130,15 @@ class CommandRunner:
             VerifiedSession.from_dict(json.loads(path.read_text("utf-8")))
             for path in sorted(results.glob("*.json"))
         ]
-        outcome = combined(written)
-        if status is None and (outcome is None or outcome.status == "passed"):
+        result = combined(written)
+        if status is None and (result is None or result.status == "passed"):
             text = f"no end after {self._timeout:g} s"
-            return VerifiedSession(
-                job.session, "timeout", text, outcome.result if outcome else None
-            )
-        if outcome is None:
+            return VerifiedSession(job.session, "timeout", text, result.result if result else None)
+        if result is None:
             return _without_result(job.session, results, status)
-        if outcome.status == "passed" and status and not outcome.detail:
-            return replace(outcome, status="error", detail=_ended(status))
-        return outcome
+        if result.status == "passed" and status and not result.detail:
+            return replace(result, status="error", detail=_ended(status))
+        return result
 
     def close(self) -> None:
         """Do nothing: each command has ended with its session."""

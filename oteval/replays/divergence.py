@@ -22,6 +22,7 @@ __all__ = [
     "DivergenceKind",
     "diverged",
     "early_tool",
+    "extra_call",
     "missing_call",
     "missing_result",
     "value_text",
@@ -139,6 +140,22 @@ def missing_call(number: int, messages: tuple[Message, ...], later: int) -> Dive
         call=number,
         recorded=messages[-1] if messages else None,
         recorded_messages=messages,
+    )
+
+
+def extra_call(recorded: int, messages: tuple[Message, ...]) -> Divergence:
+    """The divergence of a model call after all recorded ones.
+
+    Args:
+        recorded: The number of recorded model calls.
+        messages: The messages of the request.
+    """
+    return Divergence(
+        "extra_call",
+        "the agent called the model more often than the recording does "
+        f"({counted(recorded, 'call')})",
+        actual=messages[-1] if messages else None,
+        actual_messages=messages,
     )
 
 

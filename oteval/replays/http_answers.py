@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 from ..base.errors import InputError
-from ..base.jsontext import dumps
+from ..base.jsontext import dumps, loads
 from ..model import Chunk, Exchange, RecordedModelCall, RecordedRequest
 from ..reconstruct import ModelApi, api_of
 from ..record import ExchangeRecorder
@@ -42,21 +44,42 @@ _ABOUT_THE_BODY = ("content-encoding", "content-length", "transfer-encoding", "c
 _NO_WAIT = {"retry-after-ms": "1", "retry-after": "0"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HttpRequest:
-    """A request that an agent sends.
+    """A request that an agent sends, or the request of a recorded exchange.
 
     Attributes:
         method: The method.
-        url: The URL.
+        url: The URL; path and query alone if it was sent to a replay's own endpoint.
         headers: The headers, with lower-case names.
         body: The body.
+        has_all_headers: Whether `headers` has every header that is compared.
     """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    has_all_headers: bool = True
+
+    @classmethod
+    def of_exchange(cls, exchange: Exchange) -> HttpRequest:
+        """The request of a recorded exchange."""
+        return cls(
+            exchange.method,
+            exchange.url,
+            exchange.request_headers,
+            exchange.request_body,
+            has_all_headers=exchange.has_all_headers,
+        )
+
+    @cached_property
+    def json(self) -> Any:
+        """The body as plain JSON; the text of one that is not JSON."""
+        try:
+            return loads(self.body)
+        except ValueError:
+            return self.body.decode("latin-1")
 
 
 @dataclass(frozen=True, slots=True)

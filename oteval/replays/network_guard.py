@@ -3,7 +3,9 @@
 Sockets cannot connect or send, and names cannot be resolved, on the loopback interface as well as
 elsewhere. Unix sockets, socket pairs and servers in the process work as before: event loops and
 subprocesses need them. Clients that do not use Python's sockets (gRPC, uvloop, curl) are stopped
-at their own functions.
+at their own functions. Calls that patched functions cannot see are refused by audit events
+(PEP 578): a function may have been imported by name before the replay, or a socket may be one of
+the module `_socket`.
 
 A blocked attempt is a divergence of kind ``network``. It names the address, the client and the line
 of the agent's code. Exporters of telemetry only get a refused connection: they are not the agent.
@@ -21,8 +23,9 @@ import functools
 import ipaddress
 import socket
 import ssl
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, ModuleType
 from typing import Any
@@ -32,20 +35,19 @@ from ..base.errors import ReplayDiverged
 from ..base.import_hook import ImportHook
 from ..record import CLIENTS
 from .address_list import is_local_name, shown_address
-from .audited_calls import audit
 from .call_site import CallSite, call_site
 from .child_processes import (
+    CHILD_MODULES,
     PROCESS_EVENTS,
     carry_into_processes,
     guard_fork_exec,
     guard_uvloop_processes,
 )
-from .child_tools import CHILD_MODULES
 from .divergence import Divergence
-from .open_replays import OpenReplay, current_replay, has_context, replay_of_call
+from .open_replays import OpenReplay, current_replay, has_context, has_open_replay, replay_of_call
 from .patches import Patches
 
-__all__ = ["network_guard"]
+__all__ = ["audit", "network_guard"]
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _RESOLVERS = ("gethostbyname", "gethostbyname_ex", "gethostbyaddr")
@@ -445,3 +447,27 @@ _NATIVE_CLIENTS: dict[str, Callable[[Patches, Any], None]] = {
 _PATCHED_MODULES = {**_NATIVE_CLIENTS, **CHILD_MODULES}
 
 _GUARD = _Guard()
+
+
+_lock = threading.Lock()
+_handlers: dict[str, Callable[..., None]] = {}
+
+
+def audit(handlers: Mapping[str, Callable[..., None]]) -> None:
+    """Call handlers before audited calls from now on, while a replay is open.
+
+    Args:
+        handlers: Functions by the name of an audit event, called with its arguments. An exception
+            stops the call.
+    """
+    with _lock:
+        is_first = not _handlers
+        _handlers.update(handlers)
+    if is_first:
+        sys.addaudithook(_hook)
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    handler = _handlers.get(event)
+    if handler is not None and has_open_replay():
+        handler(*arguments)

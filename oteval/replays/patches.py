@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["Patches"]
@@ -11,20 +10,12 @@ __all__ = ["Patches"]
 _MISSING = object()
 
 
-@dataclass(frozen=True, slots=True)
-class _Patch:
-    owner: Any
-    name: str
-    original: Any
-    replacement: Any
-
-
 class Patches:
     """Replaced attributes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._patches: list[_Patch] = []
+        self._patches: list[tuple[Any, str, Any, Any]] = []
 
     def set(self, owner: Any, name: str, replacement: Any) -> None:
         """Replace an attribute.
@@ -37,7 +28,7 @@ class Patches:
         with self._lock:
             original = vars(owner).get(name, _MISSING)
             setattr(owner, name, replacement)
-            self._patches.append(_Patch(owner, name, original, replacement))
+            self._patches.append((owner, name, original, replacement))
 
     def undo(self) -> None:
         """Restore all attributes, the last one first.
@@ -46,10 +37,10 @@ class Patches:
         """
         with self._lock:
             patches, self._patches = self._patches, []
-        for patch in reversed(patches):
-            if vars(patch.owner).get(patch.name) is not patch.replacement:
+        for owner, name, original, replacement in reversed(patches):
+            if vars(owner).get(name) is not replacement:
                 continue
-            if patch.original is _MISSING:
-                delattr(patch.owner, patch.name)
+            if original is _MISSING:
+                delattr(owner, name)
             else:
-                setattr(patch.owner, patch.name, patch.original)
+                setattr(owner, name, original)

@@ -14,29 +14,20 @@ A **miss** is a request that the recording does not have. By ``miss``:
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import CodeType
 from typing import Any, Literal, get_args
 
-from ..base.errors import ConfigError, ReplayUnguarded
+from ..base.errors import ConfigError
 from ..base.patterns import Pattern
 from ..base.text import counted, shown_url
-from ..model import (
-    Exchange,
-    RecordedModelCall,
-    RecordedRequest,
-    RecordedToolCall,
-    Recording,
-)
+from ..model import Exchange, RecordedModelCall, RecordedRequest, RecordedToolCall, Recording
 from ..reconstruct import ModelApi, api_of, offered_tools
-from ..record import has_function_of
 from .call_site import call_site
-from .conversations import conversation_of
-from .divergence import Divergence, diverged, early_tool, missing_call, missing_result
-from .executed_tools import ExecutedTools
+from .conversations import ExecutedTools, conversation_of
+from .divergence import Divergence, diverged, early_tool, extra_call, missing_call, missing_result
 from .http_answers import (
     READING_METHODS,
     HttpAnswer,
@@ -47,17 +38,20 @@ from .http_answers import (
     parsed,
     refusal,
 )
-from .normalization import compiled, normalizer
 from .recorded_exchanges import RecordedExchanges
 from .recorded_executions import asked_executions
 from .recorded_requests import RecordedEntry, RecordedRequests
-from .recorded_tools import RecordedTools
+from .recorded_tools import (
+    RecordedTools,
+    tools_asked_by,
+    tools_asked_in,
+    without_result,
+)
 from .replay_order import ReplayOrder
 from .replay_result import ReplayResult
-from .request_key import RequestKey
+from .text_comparison import compiled
 from .tool_gate import ToolGate
-from .tool_requests import ToolResults, tools_asked_by, tools_asked_in
-from .wire_requests import WireRequest
+from .tool_guard import ToolGuard
 
 __all__ = ["MISSES", "Miss", "Player", "Tools"]
 
@@ -67,7 +61,7 @@ MISSES: tuple[Miss, ...] = get_args(Miss)
 _NO_ORDER = "a replay compares tools only in the process that asks for them"
 
 
-class Player:
+class Player(ToolGuard):
     """Answers requests from a recording.
 
     Args:
@@ -105,18 +99,14 @@ class Player:
         _check(miss, tools, allow_live=allow_live)
         patterns = compiled(normalize)
         recording = _with_asked_tools(recording)
+        super().__init__(recording, gate)
         self.recording = recording
         self.miss: Miss = miss
         self.tools: Tools = tools
-        self._lock = threading.RLock()
         self._requests = RecordedRequests(recording.model_calls, recording.tool_calls, patterns)
         self._in_process, self._is_optional = in_process, is_optional
         self._exchanges = RecordedExchanges(recording.exchanges, patterns, can_pass=in_process)
-        self._tools = RecordedTools(
-            recording.tool_calls,
-            recording.model_calls,
-            normalized=normalizer(patterns),
-        )
+        self._tools = RecordedTools(recording.tool_calls, recording.model_calls, normalize=patterns)
         self._executed = ExecutedTools(recording.tool_calls)
         self._order = ReplayOrder(recording, self._requests.keys)
         # Without spans of tools, such as in a cassette, the recording lacks tools that no model
@@ -127,20 +117,8 @@ class Player:
         self._divergences: list[Divergence] = []
         self._late: list[Divergence] = []
         self._notes: dict[str, None] = {}
-        self._unguarded: dict[str, None] = {}
-        self._stopped = ""
-        self._gate = gate
-        self._recorded_names = {
-            name for call in recording.model_calls for name in tools_asked_by(call, recording)
-        }
-        if gate is not None:
-            gate.expect_arguments(call.name for call in recording.tool_calls if call.arguments)
-            gate.expect_functions(_only_functions(recording.tool_calls))
-        self._results = ToolResults()
         self._flagged = self._live = 0
-        self._is_forked = self._is_child = False
-        self._tools_asked: set[str] = set()
-        self._results_as_sent: dict[str, None] = {}
+        self._is_forked = False
 
     @property
     def divergences(self) -> tuple[Divergence, ...]:
@@ -187,7 +165,7 @@ class Player:
         with self._lock:
             if api is None:
                 return self._exchanges.has(request)
-            return self._requests.expects(self._key_of(parsed(api, request), request))
+            return self._requests.expects(self._requests.key_of(parsed(api, request), request))
 
     @property
     def is_finished(self) -> bool:
@@ -206,33 +184,25 @@ class Player:
             if not self.has_asked_for(name):
                 self.diverge(early_tool(name, arguments))
             match = self._tools.take(name, dict(arguments))
-            self._executed.intercepted(name, dict(arguments), match.call)
+            call = None if isinstance(match, Divergence) else match
+            self._executed.intercepted(name, dict(arguments), call)
             self._results.answered(name)
-            if match.divergence is not None and self._compares_tools:
-                self.diverge(match.divergence)
-            if match.call is not None and self._compares_tools:
-                self._note_order(match.call)
-            # The model calls of an agent that is used as a tool are replayed themselves.
-            is_run = self.tools == "run" or (self._gate is not None and self._gate.runs(name))
-            if is_run or (match.call is not None and match.call.runs_agent):
+            if self._compares_tools and isinstance(match, Divergence):
+                self.diverge(match)
+            elif self._compares_tools and call is not None:
+                self._note_order(call)
+            if self.tools == "run" or (self._gate is not None and self._gate.runs(name)):
                 return None
-            if match.call is not None and match.call.result is None and not match.call.is_error:
+            if call is None:
+                return without_result(name, dict(arguments))
+            # The model calls of an agent that is used as a tool are replayed themselves.
+            if call.runs_agent:
+                return None
+            if call.result is None and not call.is_error:
                 self.diverge(missing_result(name, arguments))
-            if match.call is not None and match.call.result is not None:
-                if match.call.own_result is None and not match.call.function:
-                    self.answers_as_sent(name)
-                return match.call
-            text = f"oteval replay: the recording has no result of {name} with these arguments"
-            return match.call or RecordedToolCall(name, dict(arguments), text, is_error=True)
-
-    def answers_function(self, name: str) -> bool:
-        """Whether the gate has taken over a function for a tool."""
-        return self._gate is not None and self._gate.is_taken_over(name)
-
-    def answers_as_sent(self, name: str) -> None:
-        """Note that a function gets a result only as the agent sent it to the model."""
-        if self.answers_function(name):
-            self._results_as_sent[name] = None
+            if call.result is not None and call.own_result is None and not call.function:
+                self.answers_as_sent(name)
+            return call
 
     def _note_order(self, recorded: RecordedModelCall | RecordedToolCall | Exchange) -> None:
         """Note that a recorded event has come; it is a divergence if it should have come before."""
@@ -272,104 +242,10 @@ class Player:
             self.check()
             return reported
 
-    @property
-    def results_hint(self) -> str:
-        """Say which results may be others than the functions returned, and the remedy; or ""."""
-        with self._lock:
-            names = list(self._results_as_sent)
-            if not names or self._gate is None:
-                return ""
-            lines = [self._gate.tools[name].partition(",")[0] for name in names]
-            return (
-                f"if the code is unchanged: the recording has the results of {', '.join(names)} "
-                f"only as the model got them, not as {', '.join(dict.fromkeys(lines))} returned "
-                "them; decorate the functions with @oteval.tool, and record again"
-            )
-
-    def has_asked_for(self, name: str) -> bool:
-        """Whether a tool may run: an answer has asked for it, or may have elsewhere.
-
-        Args:
-            name: The tool. Of others than functions that were taken over, their order tells.
-        """
-        return not self.answers_function(name) or self._is_child or name in self._tools_asked
-
     def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether a recorded execution would answer a call of a tool."""
         with self._lock:
             return self._tools.has(name, arguments)
-
-    def refuse_unasked(self, name: str) -> None:
-        """Stop the replay before the function of a tool runs that no answer has asked for.
-
-        Args:
-            name: The tool.
-
-        Raises:
-            ReplayUnguarded: Always.
-        """
-        line = self._gate.tools[name].partition(",")[0] if self._gate else name
-        self._stop_for(
-            f"{line} is called before a model asks for {name}, with other arguments than recorded: "
-            f"let it run with --run-tool {name}"
-        )
-
-    def require_answered(self, names: Iterable[str]) -> None:
-        """Stop the replay if a tool would run that an answer asks for.
-
-        Args:
-            names: The tools that the answer asks for.
-
-        Raises:
-            ReplayUnguarded: A tool is neither intercepted nor allowed to run.
-        """
-        if self._gate is None:
-            return
-        names = list(names)
-        if not self._tools_asked:
-            # Before the agent goes on: it may call a tool that no model has asked for yet.
-            self.take_over_all()
-        self._tools_asked.update(names)
-        self._stop_for(self._gate.open_to(names))
-
-    def require_no_tool_in(self, code: CodeType) -> None:
-        """Stop the replay before code runs that defines a tool again.
-
-        Args:
-            code: The code of a module, or of an ``exec``.
-
-        Raises:
-            ReplayUnguarded: It defines a function of a tool that another function answers.
-        """
-        if self._gate is not None:
-            self._stop_for(self._gate.definition_in(code))
-
-    def _stop_for(self, problem: str) -> None:
-        if problem:
-            with self._lock:
-                self._stopped = self._stopped or problem
-                self._unguarded[problem] = None
-            self.check()
-
-    def serve_child_process(self) -> None:
-        """Take over the functions of all recorded tools, in a process that the agent has started.
-
-        The answers that ask for them may reach another process. If a tool cannot be taken over, the
-        process that gets the answer is stopped.
-        """
-        self._is_child = True
-        self.take_over_all()
-
-    def take_over_all(self) -> None:
-        """Take over the functions of all tools that the recording asks for, as far as possible."""
-        if self._gate is not None:
-            self._gate.open_to(self._recorded_names, is_asked=False)
-
-    @property
-    def has_tools_to_take_over(self) -> bool:
-        """Whether the recording has tools without anything yet that answers them."""
-        tools = self._gate.tools if self._gate is not None else {}
-        return not self._tools_asked and not self._recorded_names <= tools.keys()
 
     def require_not_early(self, code: CodeType) -> None:
         """Stop a call of a tool that has begun before its function was taken over.
@@ -384,20 +260,6 @@ class Player:
         if name:
             raise diverged(self.diverge(early_tool(name, {})))
 
-    def may_define_tool(self, code: CodeType) -> bool:
-        """Whether code may define a function of a tool that nothing answers yet.
-
-        Args:
-            code: The code of a module that is about to be imported.
-        """
-        tools = self._gate.tools if self._gate is not None else {}
-        return has_function_of(self._recorded_names - tools.keys(), code)
-
-    def unguarded(self, reason: str) -> None:
-        """Note an action that the replay can neither answer nor stop."""
-        with self._lock:
-            self._unguarded[reason] = None
-
     def check(self) -> None:
         """Raise again why the replay has ended: it was stopped, or diverged with ``strict``.
 
@@ -405,8 +267,7 @@ class Player:
             ReplayUnguarded: A tool would have run.
             ReplayDiverged: The replay has diverged, and misses are ``strict``.
         """
-        if self._stopped:
-            raise ReplayUnguarded(self._stopped)
+        super().check()
         if self.miss == "strict" and self._divergences:
             raise diverged(self._divergences[0])
 
@@ -463,53 +324,31 @@ class Player:
     def _model_call(self, api: ModelApi, request: HttpRequest) -> HttpAnswer:
         sent = parsed(api, request)
         self._require_own_results(sent)
-        key = self._key_of(sent, request)
+        key = self._requests.key_of(sent, request)
         entry = self._requests.take(key)
         if entry is not None:
-            swapped = self._requests.swapped_results(entry, key, sent)
-            if swapped is None:
+            divergence = self._requests.swapped_results(entry, key, sent)
+            if divergence is None:
                 self._note_order(entry.call)
                 return self._model_answer(entry, sent, api)
-            divergence = swapped
         else:
             entry = self._requests.intended(key)
             divergence = (
                 self._requests.divergence(entry, key, sent)
                 if entry is not None
-                else Divergence(
-                    "extra_call",
-                    "the agent called the model more often than the recording does "
-                    f"({counted(len(self._requests), 'call')})",
-                    actual=sent.messages[-1] if sent.messages else None,
-                    actual_messages=sent.messages,
-                )
+                else extra_call(len(self._requests), sent.messages)
             )
-        return self._missed(
-            divergence, entry, request, lambda recorded: self._model_answer(recorded, sent, api)
-        )
-
-    def _require_own_results(self, request: RecordedRequest) -> None:
-        """Stop the replay when a tool's result is not from the function that was taken over.
-
-        The tools of the next answer would run as well.
-        """
-        for name in self._results.given(request) if self._gate is not None else ():
-            if self._gate is not None and self._gate.is_taken_over(name):
-                self._stop_for(
-                    f"{name} gave a result, but {self._gate.tools[name].partition(',')[0]} was not "
-                    f"called: name the function that ran with --tool {name}=MODULE:FUNCTION; if it "
-                    "ran in another process, run it in this one"
-                )
+        reported = self.diverge(divergence)
+        if entry is None:
+            return self._missed(reported, request, None)
+        entry.is_used = True
+        return self._missed(reported, request, partial(self._model_answer, entry, sent, api))
 
     def _live_answer(self, request: HttpRequest) -> HttpAnswer:
         """Have a request sent for real; a model may ask for any of the tools that it offers."""
         self.require_answered(offered_tools(request.body))
         self._live += 1
         return live_answer()
-
-    def _key_of(self, sent: RecordedRequest, request: HttpRequest) -> RequestKey:
-        wire = WireRequest(request.method, request.url, request.headers, request.body)
-        return self._requests.key_of(sent, wire)
 
     def _model_answer(
         self, entry: RecordedEntry, sent: RecordedRequest, api: ModelApi
@@ -521,30 +360,22 @@ class Player:
         return model_answer(entry.call, sent, api)
 
     def _missed(
-        self,
-        divergence: Divergence,
-        entry: RecordedEntry | None,
-        request: HttpRequest,
-        answer: Callable[[RecordedEntry], HttpAnswer],
+        self, reported: Divergence, request: HttpRequest, answer: Callable[[], HttpAnswer] | None
     ) -> HttpAnswer:
         """Answer a request that differs from the recorded one, as `miss` says.
 
         Args:
-            divergence: The difference.
-            entry: The recorded call that corresponds to the request, or None.
+            reported: The difference.
             request: The request.
-            answer: Returns the answer of a recorded call.
+            answer: Gives the answer of the recorded call that corresponds to it; None without one.
         """
-        noted = self.diverge(divergence)
-        if entry is not None:
-            entry.is_used = True
         if self.miss == "fork":
             self._is_forked = True
             return self._live_answer(request)
-        if self.miss == "ordinal" and entry is not None:
+        if self.miss == "ordinal" and answer is not None:
             self._flagged += 1
-            return answer(entry)
-        return refusal(noted)
+            return answer()
+        return refusal(reported)
 
     def _exchange(self, request: HttpRequest) -> HttpAnswer:
         exchange = self._exchanges.take(request)
@@ -552,14 +383,9 @@ class Player:
             self._note_order(exchange)
             return self._exchange_answer(exchange)
         intended = self._exchanges.intended(request)
-        noted = self.diverge(self._exchanges.divergence(intended, request))
-        if self.miss == "fork":
-            self._is_forked = True
-            return self._live_answer(request)
-        if self.miss == "ordinal" and intended is not None:
-            self._flagged += 1
-            return self._exchange_answer(intended)
-        return refusal(noted)
+        reported = self.diverge(self._exchanges.divergence(intended, request))
+        answer = None if intended is None else partial(self._exchange_answer, intended)
+        return self._missed(reported, request, answer)
 
     def _exchange_answer(self, exchange: Exchange) -> HttpAnswer:
         """The answer of an exchange, which may be one with a model of an unknown API."""
@@ -662,18 +488,6 @@ def _with_asked_tools(recording: Recording) -> Recording:
         if executions
         else recording
     )
-
-
-def _only_functions(calls: Iterable[RecordedToolCall]) -> dict[str, str]:
-    """The functions of tools that the same function ran each time, by tool."""
-    paths: defaultdict[str, set[str]] = defaultdict(set)
-    for call in calls:
-        paths[call.name].add(call.function)
-    return {
-        name: min(functions)
-        for name, functions in paths.items()
-        if len(functions) == 1 and min(functions)
-    }
 
 
 def _check(miss: str, tools: str, *, allow_live: bool) -> None:

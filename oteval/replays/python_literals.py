@@ -64,9 +64,7 @@ def _flat(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if isinstance(value, Mapping):
-        return (
-            "{" + ", ".join(f"{_quoted(str(k))}: {_flat(item)}" for k, item in value.items()) + "}"
-        )
+        return "{" + ", ".join(f"{_quoted(str(k))}: {_flat(v)}" for k, v in value.items()) + "}"
     if isinstance(value, tuple):
         inner = ", ".join(map(_flat, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"

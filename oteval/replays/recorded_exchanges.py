@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -23,9 +23,8 @@ from ..base.text import shown_url
 from ..model import Exchange
 from .divergence import Divergence
 from .http_answers import READING_METHODS, HttpRequest
-from .redacted_text import is_same_text
-from .request_differences import RequestDifference
-from .wire_requests import WireRequest, header_differences, plain_address
+from .text_comparison import is_same_text, without_variable_parts
+from .wire_requests import header_differences, plain_address
 
 __all__ = ["RecordedExchanges"]
 
@@ -41,7 +40,7 @@ class _ExchangeEntry:
     exchange: Exchange
     target: tuple[str, str]
     body: str
-    wire: WireRequest
+    wire: HttpRequest
     is_used: bool = False
 
 
@@ -69,7 +68,7 @@ class RecordedExchanges:
                 exchange,
                 self._target(exchange.method, exchange.url),
                 self._recorded_body(exchange),
-                WireRequest.of_exchange(exchange),
+                HttpRequest.of_exchange(exchange),
             )
             for exchange in exchanges
         ]
@@ -123,11 +122,8 @@ class RecordedExchanges:
         entry.is_used = True
         return entry.exchange
 
-    def _header_difference(
-        self, recorded: WireRequest, request: HttpRequest
-    ) -> RequestDifference | None:
-        actual = WireRequest(request.method, request.url, request.headers, request.body)
-        return next(header_differences(recorded, actual, self._normalize), None)
+    def _header_difference(self, recorded: HttpRequest, request: HttpRequest) -> Divergence | None:
+        return next(header_differences(recorded, request, self._normalize), None)
 
     def divergence(self, recorded: Exchange | None, request: HttpRequest) -> Divergence:
         """Describe how a request differs from the recording.
@@ -140,15 +136,9 @@ class RecordedExchanges:
         if recorded is not None and is_same_text(
             self._recorded_body(recorded), self._key(request)[1]
         ):
-            header = self._header_difference(WireRequest.of_exchange(recorded), request)
+            header = self._header_difference(HttpRequest.of_exchange(recorded), request)
             if header is not None:
-                return Divergence(
-                    "header",
-                    f"{request_line}: {header.summary}",
-                    recorded=header.recorded,
-                    actual=header.actual,
-                    suggestion=header.suggestion,
-                )
+                return replace(header, summary=f"{request_line}: {header.summary}")
         if recorded is not None:
             return Divergence(
                 "extra_call",
@@ -208,6 +198,4 @@ class RecordedExchanges:
         return self._normalized(text)
 
     def _normalized(self, text: str) -> str:
-        for pattern in self._normalize:
-            text = pattern.replace(text, "*")
-        return text
+        return without_variable_parts(text, self._normalize)

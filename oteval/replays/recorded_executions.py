@@ -19,7 +19,7 @@ from ..base.jsontext import canonical
 from ..model import CONTENT_GAPS, THREAD, Message, RecordedToolCall, ToolCall
 from ..reconstruct import ToolRun, TracedTrajectory
 from ..record import TOOL_FUNCTION, TOOL_RAISED, TOOL_RETURNED
-from .reported_errors import reported_error
+from .typed_answers import reported_error
 
 __all__ = ["asked_executions", "executions_in", "executions_of"]
 
@@ -27,7 +27,7 @@ _OWN_SCOPE = "oteval"  # of the spans of `@oteval.tool`, and of plain functions
 
 
 def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]:
-    """The executions of tools in a session, by their start.
+    """The calls of tools in a session, by their start.
 
     Args:
         session: The trajectories of the session with their runs.
@@ -48,15 +48,12 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
             placed.add(call.span_id)
             placed.discard("")
             execution = _requested(message, call, result, by_span.get(call.span_id), escaped)
-            # A plain function is answered as a whole: it may also act by itself.
+            # A plain function is answered as a results: it may also act by itself.
             runs_agent = call.span_id in agents and not execution.function
             executions.append(replace(execution, runs_agent=runs_agent))
     executions += [_unasked(tool, escaped) for tool in runs if tool.span.span_id not in placed]
-    executions = [
-        replace(execution, is_decorated=execution.span_id in decorated)
-        for execution in _once(executions)
-    ]
-    return sorted(executions, key=lambda execution: execution.start_ns)
+    results = [replace(e, is_decorated=e.span_id in decorated) for e in _once(executions)]
+    return sorted(results, key=lambda execution: execution.start_ns)
 
 
 def _once(calls: Sequence[RecordedToolCall]) -> Iterator[RecordedToolCall]:
@@ -166,9 +163,7 @@ def _requested(
         end_ns=call.end_ns,
         trace_id=message.trace_id,
         span_id=call.span_id,
-        thread=_thread(run),
-        function=_function(run),
-        **_typed(run, escaped),
+        **_span_fields(run, escaped),
     )
 
 
@@ -209,18 +204,12 @@ def _unasked(tool: ToolRun, escaped: Mapping[str, str]) -> RecordedToolCall:
         end_ns=span.end_ns,
         trace_id=span.trace_id,
         span_id=span.span_id,
-        thread=_thread(tool),
-        function=_function(tool),
-        **_typed(tool, escaped),
+        **_span_fields(tool, escaped),
     )
 
 
-def _thread(run: ToolRun | None) -> str:
-    return str(run.span.attributes.get(THREAD) or "") if run else ""
-
-
-def _function(run: ToolRun | None) -> str:
-    return str(run.span.attributes.get(TOOL_FUNCTION) or "") if run else ""
+def _function(run: ToolRun) -> str:
+    return str(run.span.attributes.get(TOOL_FUNCTION) or "")
 
 
 def _escaped(session: Sequence[TracedTrajectory]) -> dict[str, str]:
@@ -236,8 +225,10 @@ def _escaped(session: Sequence[TracedTrajectory]) -> dict[str, str]:
     return escaped
 
 
-def _typed(run: ToolRun | None, escaped: Mapping[str, str]) -> dict[str, Any]:
-    """The value or the exception of a tool, if its span has it whole and with its type.
+def _span_fields(run: ToolRun | None, escaped: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that only the span of a tool has: its thread, its function, and typed values.
+
+    A value or an exception is among them if the span has it whole and with its type.
 
     Args:
         run: The tool.
@@ -245,13 +236,15 @@ def _typed(run: ToolRun | None, escaped: Mapping[str, str]) -> dict[str, Any]:
     """
     if run is None:
         return {}
-    if run.span.scope != _OWN_SCOPE:
-        return {"raised": escaped.get(run.span.span_id)}
-    if any(gap.code in CONTENT_GAPS for gap in run.gaps):
-        return {}
-    attributes = {"returned": TOOL_RETURNED, "raised": TOOL_RAISED}
-    return {
-        field: str(run.span.attributes[name])
-        for field, name in attributes.items()
-        if name in run.span.attributes
+    attributes = run.span.attributes
+    fields: dict[str, Any] = {
+        "thread": str(attributes.get(THREAD) or ""),
+        "function": _function(run),
     }
+    if run.span.scope != _OWN_SCOPE:
+        return {**fields, "raised": escaped.get(run.span.span_id)}
+    if any(gap.code in CONTENT_GAPS for gap in run.gaps):
+        return fields
+    names = {"returned": TOOL_RETURNED, "raised": TOOL_RAISED}
+    typed = {field: str(attributes[name]) for field, name in names.items() if name in attributes}
+    return fields | typed

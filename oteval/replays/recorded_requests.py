@@ -8,7 +8,7 @@ call is the unused one whose messages are the most similar; the earliest of seve
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from ..base.jsontext import canonical
@@ -16,8 +16,8 @@ from ..base.patterns import Pattern
 from ..model import RecordedModelCall, RecordedRequest, RecordedToolCall, ToolCall
 from .canonical_messages import CanonicalReader, ResultOrder
 from .divergence import Divergence
+from .http_answers import HttpRequest
 from .request_key import RequestKey, difference, key_of
-from .wire_requests import WireRequest
 
 __all__ = ["RecordedEntry", "RecordedRequests"]
 
@@ -57,7 +57,7 @@ class RecordedRequests:
         self._normalize = normalize
         self._reader = CanonicalReader(normalize)
         self._entries = [
-            RecordedEntry(number, call, self.key_of(call.request, _wire_request(call)))
+            RecordedEntry(number, call, self.key_of(call.request, _http_request(call)))
             for number, call in enumerate(calls, 1)
         ]
         self._tools = tools
@@ -83,15 +83,11 @@ class RecordedRequests:
     def reached_ns(self, numbers: Collection[int]) -> int:
         """The start of the last call that was replayed, or that has one of the numbers."""
         return max(
-            (
-                entry.call.start_ns
-                for entry in self._entries
-                if entry.is_used or entry.number in numbers
-            ),
+            (e.call.start_ns for e in self._entries if e.is_used or e.number in numbers),
             default=0,
         )
 
-    def key_of(self, request: RecordedRequest, wire: WireRequest | None) -> RequestKey:
+    def key_of(self, request: RecordedRequest, wire: HttpRequest | None) -> RequestKey:
         """The key of a request.
 
         Args:
@@ -137,21 +133,17 @@ class RecordedRequests:
         self, entry: RecordedEntry, key: RequestKey, request: RecordedRequest
     ) -> Divergence:
         """Describe how a request differs from that of its intended call."""
-        request_difference = difference(entry.key, key)
-        if request_difference is None:
+        divergence = difference(entry.key, key)
+        if divergence is None:
             return self.swapped_results(entry, key, request) or Divergence(
                 "settings", f"model call {entry.number}: the request differs", call=entry.number
             )
-        return Divergence(
-            request_difference.kind,
-            f"model call {entry.number}: {request_difference.summary}",
+        return replace(
+            divergence,
+            summary=f"model call {entry.number}: {divergence.summary}",
             call=entry.number,
-            message=request_difference.message,
-            recorded=request_difference.recorded,
-            actual=request_difference.actual,
             recorded_messages=entry.call.request.messages,
             actual_messages=request.messages,
-            suggestion=request_difference.suggestion,
         )
 
     def swapped_results(
@@ -170,10 +162,8 @@ class RecordedRequests:
         for recorded, actual in orders:
             if recorded.numbers == actual.numbers:
                 continue
-            calls_by_id = {
-                call.id: call for m in entry.call.request.messages for call in m.tool_calls
-            }
-            if not self._must_follow(recorded, actual, calls_by_id):
+            calls = {call.id: call for m in entry.call.request.messages for call in m.tool_calls}
+            if not self._must_follow(recorded, actual, calls):
                 continue
             return Divergence(
                 "tool_order",
@@ -191,10 +181,10 @@ class RecordedRequests:
     ) -> bool:
         """Whether two results changed places whose executions did not overlap."""
         places = {number: position for position, number in enumerate(actual.numbers)}
-        found_executions = (
-            self._execution(call_id, calls_by_id.get(call_id)) for call_id in recorded.call_ids
-        )
-        executions = dict(zip(recorded.numbers, found_executions, strict=True))
+        executions = {
+            number: self._execution(call_id, calls_by_id.get(call_id))
+            for number, call_id in zip(recorded.numbers, recorded.call_ids, strict=True)
+        }
         return any(
             places.get(number, 0) > places.get(later_number, 0)
             and not _overlap(executions[number], executions[later_number])
@@ -212,17 +202,15 @@ class RecordedRequests:
         return next((t for t in without_id if (t.name, canonical(t.arguments)) == key), None)
 
 
-def _wire_request(call: RecordedModelCall) -> WireRequest | None:
-    return None if call.exchange is None else WireRequest.of_exchange(call.exchange)
+def _http_request(call: RecordedModelCall) -> HttpRequest | None:
+    return None if call.exchange is None else HttpRequest.of_exchange(call.exchange)
 
 
-def _overlap(execution: RecordedToolCall | None, later_execution: RecordedToolCall | None) -> bool:
+def _overlap(first: RecordedToolCall | None, second: RecordedToolCall | None) -> bool:
     """Whether two recorded executions ran at the same time."""
-    if execution is None or later_execution is None:
+    if first is None or second is None:
         return False
-    return (
-        execution.start_ns < later_execution.end_ns and later_execution.start_ns < execution.end_ns
-    )
+    return first.start_ns < second.end_ns and second.start_ns < first.end_ns
 
 
 def _similarity(recorded: RequestKey, actual: RequestKey) -> float:

@@ -1,20 +1,41 @@
-"""The recorded executions of tools, and which of them answers a call of the agent.
+"""The recorded executions of tools: which of them answers a call, and which an answer asks for.
 
 A call is answered by the first execution of the same tool with the same arguments that has not been
 used. `ReplayOrder` compares the order of executions.
+
+An answer of a known API says which tools it asks for. Other answers are searched: a name that the
+request offers among its tools, and that is a value in the response, is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..base.jsontext import canonical
-from ..model import RecordedModelCall, RecordedToolCall, ToolCall
+from ..base.jsontext import canonical, loads
+from ..base.patterns import Pattern
+from ..model import (
+    Exchange,
+    RecordedModelCall,
+    RecordedRequest,
+    RecordedToolCall,
+    Recording,
+    ToolCall,
+)
+from ..reconstruct import is_event_stream, offered_tools, read_events
 from .divergence import Divergence
+from .text_comparison import without_variable_parts
 
-__all__ = ["RecordedTools", "ToolMatch", "asking_calls"]
+__all__ = [
+    "RecordedTools",
+    "ToolResults",
+    "asking_calls",
+    "tools_asked_by",
+    "tools_asked_in",
+    "without_result",
+]
 
 
 @dataclass(eq=False)
@@ -39,26 +60,13 @@ class _Execution:
         return 0 < self.call.start_ns <= start_ns and 0 < end_ns <= self.call.end_ns
 
 
-@dataclass(frozen=True, slots=True)
-class ToolMatch:
-    """The result of looking for the recorded execution of a call.
-
-    Attributes:
-        call: The recorded execution, or None.
-        divergence: The difference from the recording, or None.
-    """
-
-    call: RecordedToolCall | None = None
-    divergence: Divergence | None = None
-
-
 class RecordedTools:
     """The recorded executions of a session.
 
     Args:
         calls: The executions.
         model_calls: The model calls that asked for them.
-        normalized: Replaces variable parts in the text of arguments.
+        normalize: Patterns of parts that vary in the text of arguments.
     """
 
     def __init__(
@@ -66,9 +74,9 @@ class RecordedTools:
         calls: Sequence[RecordedToolCall],
         model_calls: Sequence[RecordedModelCall],
         *,
-        normalized: Callable[[str], str] = str,
+        normalize: Sequence[Pattern] = (),
     ) -> None:
-        self._normalized = normalized
+        self._normalize = normalize
         self._executions = [
             _Execution(call, tuple(self._keys(call)), group)
             for call, group in zip(calls, asking_calls(calls, model_calls), strict=True)
@@ -80,31 +88,28 @@ class RecordedTools:
     @property
     def used(self) -> int:
         """The number of executions that have answered a call."""
-        return sum(execution.is_used for execution in self._executions)
+        return sum(run.is_used for run in self._executions)
 
     def began_before(self, time_ns: int) -> bool:
         """Whether an execution with a known start began before a time."""
-        return any(0 < execution.call.start_ns < time_ns for execution in self._executions)
+        return any(0 < run.call.start_ns < time_ns for run in self._executions)
 
     def has(self, name: str, arguments: Any) -> bool:
         """Whether an unused execution answers a call."""
         return self._find(name, arguments, self._key(name, arguments)) is not None
 
-    def take(self, name: str, arguments: Any) -> ToolMatch:
-        """Use up the execution that answers a call."""
+    def take(self, name: str, arguments: Any) -> RecordedToolCall | Divergence:
+        """Use up the execution that answers a call; else the difference from the recording."""
         key = self._key(name, arguments)
-        execution = self._find(name, arguments, key)
-        if execution is None:
-            return ToolMatch(divergence=self._miss(name, arguments, key))
-        execution.is_used = True
-        return ToolMatch(execution.call)
+        run = self._find(name, arguments, key)
+        if run is None:
+            return self._miss(name, arguments, key)
+        run.is_used = True
+        return run.call
 
     def covers(self, start_ns: int, end_ns: int) -> bool:
         """Whether something happened inside an execution that was answered."""
-        return any(
-            execution.is_used and execution.contains(start_ns, end_ns)
-            for execution in self._executions
-        )
+        return any(run.is_used and run.contains(start_ns, end_ns) for run in self._executions)
 
     def missing(self, *, in_process: bool = True) -> Iterator[tuple[int, RecordedToolCall]]:
         """Yield the executions that the replay lacks, although it intercepts those tools.
@@ -113,13 +118,13 @@ class RecordedTools:
             in_process: Whether the replay intercepts decorated tools.
 
         Yields:
-            The number of an execution, from 1, and the execution.
+            The number of an run, from 1, and the run.
         """
-        intercepted = {execution.call.name for execution in self._executions if execution.is_used}
-        for number, execution in enumerate(self._executions, 1):
-            call = execution.call
+        intercepted = {run.call.name for run in self._executions if run.is_used}
+        for number, run in enumerate(self._executions, 1):
+            call = run.call
             is_seen = call.name in intercepted or (in_process and call.is_decorated)
-            if execution.is_used or not call.start_ns or not is_seen:
+            if run.is_used or not call.start_ns or not is_seen:
                 continue
             # A framework that refuses the arguments of a call never comes to the tool.
             if call.is_error and not call.is_decorated:
@@ -128,13 +133,13 @@ class RecordedTools:
                 yield number, call
 
     def _find(self, name: str, arguments: Any, key: tuple[str, str]) -> _Execution | None:
-        unused = [execution for execution in self._executions if not execution.is_used]
-        exact = next((execution for execution in unused if key in execution.keys), None)
+        unused = [run for run in self._executions if not run.is_used]
+        exact = next((run for run in unused if key in run.keys), None)
         if exact is not None or not isinstance(arguments, Mapping):
             return exact
         # Recorded arguments are those that the model asked for. They lack the defaults of the tool,
         # and values that the agent adds.
-        same_name = (execution for execution in unused if execution.call.name == name)
+        same_name = (run for run in unused if run.call.name == name)
         return next((e for e in same_name if self._is_part(e.call.arguments, arguments)), None)
 
     def _is_part(self, recorded: Any, actual: Mapping[str, Any]) -> bool:
@@ -143,10 +148,10 @@ class RecordedTools:
         return self._key("", recorded) == self._key("", {key: actual[key] for key in recorded})
 
     def _miss(self, name: str, arguments: Any, key: tuple[str, str]) -> Divergence:
-        same_name = [execution for execution in self._executions if execution.call.name == name]
-        unused = next((execution for execution in same_name if not execution.is_used), None)
+        same_name = [run for run in self._executions if run.call.name == name]
+        unused = next((run for run in same_name if not run.is_used), None)
         actual = {"name": name, "arguments": arguments}
-        times = sum(key in execution.keys for execution in same_name)
+        times = sum(key in run.keys for run in same_name)
         if unused is not None and not times:
             unused.is_used = True
             return Divergence(
@@ -162,7 +167,7 @@ class RecordedTools:
         elif same_name:
             how = f"was called more often than recorded ({len(same_name)})"
         else:
-            how = "was called, but the recording has no execution of it"
+            how = "was called, but the recording has no run of it"
         return Divergence(
             "tool_call",
             f"the tool {name} {how}",
@@ -176,7 +181,14 @@ class RecordedTools:
             yield self._key(call.name, call.own_arguments)
 
     def _key(self, name: str, arguments: Any) -> tuple[str, str]:
-        return name, self._normalized(canonical({} if arguments is None else arguments))
+        text = canonical({} if arguments is None else arguments)
+        return name, without_variable_parts(text, self._normalize)
+
+
+def without_result(name: str, arguments: Any) -> RecordedToolCall:
+    """The failed call by which a tool without a recorded result is answered."""
+    text = f"oteval replay: the recording has no result of {name} with these arguments"
+    return RecordedToolCall(name, arguments, text, is_error=True)
 
 
 def asking_calls(
@@ -194,15 +206,9 @@ def asking_calls(
         for call in (model_call.answer.client_calls if model_call.answer else ())
     ]
     for call in calls:
-        position = next(
-            (
-                position
-                for position, (_, asked_call) in enumerate(unmatched)
-                if _asks_for(asked_call, call)
-            ),
-            None,
-        )
-        yield -1 if position is None else unmatched.pop(position)[0]
+        matching = (at for at, (_, tool) in enumerate(unmatched) if _asks_for(tool, call))
+        at = next(matching, None)
+        yield -1 if at is None else unmatched.pop(at)[0]
 
 
 def _asks_for(asked_call: ToolCall, execution: RecordedToolCall) -> bool:
@@ -215,3 +221,98 @@ def _asks_for(asked_call: ToolCall, execution: RecordedToolCall) -> bool:
 
 def _shown(call: RecordedToolCall) -> dict[str, Any]:
     return {"name": call.name, "arguments": call.arguments}
+
+
+def tools_asked_by(call: RecordedModelCall, recording: Recording) -> list[str]:
+    """The names of the tools that run after a recorded model call.
+
+    Args:
+        call: The call.
+        recording: The recording that has it. Tools that ran before the next model call, and that no
+            answer asks for, are asked for in the text of this one.
+    """
+    answers = [call.answer, *call.choices]
+    names = [tool.name for answer in answers if answer is not None for tool in answer.client_calls]
+    if call.exchange is not None:
+        names += tools_asked_in(call.exchange)
+    return list(dict.fromkeys([*names, *_unasked_tools(call, recording)]))
+
+
+def _unasked_tools(call: RecordedModelCall, recording: Recording) -> Iterator[str]:
+    requested_names = {
+        tool_call.name
+        for m in recording.model_calls
+        if m.answer is not None
+        for tool_call in m.answer.client_calls
+    }
+    later = (m.start_ns for m in recording.model_calls if m.start_ns > call.end_ns)
+    end_ns = min(later, default=0)
+    for tool in recording.tool_calls:
+        is_after = 0 < call.end_ns <= tool.start_ns and (not end_ns or tool.start_ns < end_ns)
+        if is_after and tool.name not in requested_names and not tool.is_decorated:
+            yield tool.name
+
+
+def tools_asked_in(exchange: Exchange) -> list[str]:
+    """The names of offered tools that are values in a response."""
+    offered = offered_tools(exchange.request_body)
+    if not offered or exchange.status >= 400:
+        return []
+    values = set(_texts(_response(exchange.response_body)))
+    return [name for name in offered if name in values]
+
+
+def _response(body: bytes) -> Any:
+    if is_event_stream(body):
+        return list(read_events(body))
+    try:
+        return loads(body)
+    except ValueError:
+        return None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for item in value:
+            yield from _texts(item)
+
+
+class ToolResults:
+    """Compares the results that reach a model with the calls that a replay has answered.
+
+    A result without such a call comes from elsewhere: something else than the function that was
+    taken over has run the tool.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[str, str] = {}
+        self._answered: Counter[str] = Counter()
+        self._given: Counter[str] = Counter()
+
+    def asked(self, call: RecordedModelCall) -> None:
+        """Note the calls of an answer that the agent gets."""
+        for answer in (call.answer, *call.choices):
+            for tool_call in answer.client_calls if answer is not None else ():
+                if tool_call.id:
+                    self._asked[tool_call.id] = tool_call.name
+
+    def answered(self, name: str) -> None:
+        """Note that a call of a tool was answered."""
+        self._answered[name] += 1
+
+    def given(self, request: RecordedRequest) -> list[str]:
+        """The tools that gave more results than they had calls.
+
+        Args:
+            request: A request of the agent.
+        """
+        for message in request.messages:
+            name = self._asked.pop(message.tool_call_id, "") if message.role == "tool" else ""
+            if name:
+                self._given[name] += 1
+        return [name for name, count in self._given.items() if count > self._answered[name]]

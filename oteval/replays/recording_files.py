@@ -110,7 +110,7 @@ def load(path: str | Path) -> Recording:
             the message names the line.
     """
     if Path(path).suffix in (".yaml", ".yml", ".json"):
-        from .cassette_recordings import recording_of_cassette
+        from .cassettes import recording_of_cassette
 
         return recording_of_cassette(path)
     try:
@@ -124,18 +124,20 @@ def load(path: str | Path) -> Recording:
     header = _header(path, lines[0])
     rows = [(number, line) for number, line in enumerate(lines[1:], 2) if line]
     records: dict[str, list[Any]] = {kind: [] for kind in _LISTS}
-    messages: dict[bytes, Message] = {}
+    readers = {"model_call": _model_call_reader({}), **_READERS}
     for number, line in rows:
-        kind, value = _line(path, number, line, messages)
+        kind, value = _line(path, number, line, readers)
         records[kind].append(value)
     if len(rows) != header.pop("lines", len(rows)):
         raise InputError(f"{path}: line {len(lines)}: the file was cut: save the recording again")
-    values = _changed(_known(Recording, header), answers=_each(_answer))
-    values |= {name: tuple(records[kind]) for kind, name in _LISTS.items()}
+    read = _reader(Recording, answers=_each(_reader(RecordedAnswer)))
     try:
-        return Recording(**values)
+        recording: Recording = read(
+            {**header, **{name: tuple(records[kind]) for kind, name in _LISTS.items()}}
+        )
     except TypeError as error:
         raise InputError(f"{path}: line 1: the header is damaged: {error}") from error
+    return recording
 
 
 def _header(path: str | Path, line: str) -> dict[str, Any]:
@@ -152,13 +154,11 @@ def _header(path: str | Path, line: str) -> dict[str, Any]:
 
 
 def _line(
-    path: str | Path, number: int, line: str, messages: dict[bytes, Message]
+    path: str | Path, number: int, line: str, readers: Mapping[str, Callable[[Any], Any]]
 ) -> tuple[str, Any]:
     try:
         ((kind, value),) = restore(line).items()
-        if kind == "model_call":
-            return kind, _model_call(value, messages)
-        return kind, _READERS[kind](value)
+        return kind, readers[kind](value)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: line {number}: damaged: {problem}") from error
@@ -207,80 +207,53 @@ def _fields_of(kind: Any) -> tuple[Field[Any], ...]:
     return fields(kind)
 
 
-def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that a class has; later versions may have more."""
-    data_class: Any = kind
-    names = {field.name for field in _fields_of(data_class)}
-    return {key: value for key, value in values.items() if key in names}
-
-
-def _changed(values: Mapping[str, Any], **readers: Callable[[Any], Any]) -> dict[str, Any]:
-    """Read some of the fields by functions."""
-    return {k: readers[k](v) if k in readers and v is not None else v for k, v in values.items()}
-
-
 def _each(read: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple[Any, ...]]:
     return lambda values: tuple(map(read, values))
 
 
-def _tool_request(values: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(**_known(ToolCall, values))
+def _reader(kind: Any, **readers: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Make the reader of a class's JSON form, some of whose fields are read by functions.
+
+    Fields that the class does not have are left out: later versions may have more.
+    """
+    names = {field.name for field in fields(kind)}
+
+    def read(values: Mapping[str, Any]) -> Any:
+        return kind(
+            **{
+                name: readers[name](value) if name in readers and value is not None else value
+                for name, value in values.items()
+                if name in names
+            }
+        )
+
+    return read
 
 
-def _message(values: Mapping[str, Any]) -> Message:
-    fields_by_name = _known(Message, values)
-    return Message(**_changed(fields_by_name, parts=tuple, tool_calls=_each(_tool_request)))
+_message = _reader(Message, parts=tuple, tool_calls=_each(_reader(ToolCall)))
+_chunk = _reader(Chunk, data=_bytes)
+_exchange = _reader(Exchange, request_body=_bytes, chunks=_each(_chunk))
+_READERS = {"tool_call": _reader(RecordedToolCall), "exchange": _exchange}
 
 
-def _chunk(values: Mapping[str, Any]) -> Chunk:
-    return Chunk(**_changed(_known(Chunk, values), data=_bytes))
+def _model_call_reader(messages: dict[bytes, Message]) -> Callable[[Any], Any]:
+    """Make the reader of model calls; equal messages of several requests become the same object.
 
+    Args:
+        messages: The messages so far, by their content.
+    """
 
-def _exchange(values: Mapping[str, Any]) -> Exchange:
-    fields_by_name = _known(Exchange, values)
-    return Exchange(**_changed(fields_by_name, request_body=_bytes, chunks=_each(_chunk)))
+    def message(values: Any) -> Message:
+        key = marshal.dumps(values, 2)  # a version without references: equal bytes, equal values
+        if key not in messages:
+            messages[key] = _message(values)
+        return messages[key]
 
-
-def _request(values: Mapping[str, Any], messages: dict[bytes, Message]) -> RecordedRequest:
-    fields_by_name = _known(RecordedRequest, values)
-    read = functools.partial(_repeated, messages=messages)
-    return RecordedRequest(**_changed(fields_by_name, messages=_each(read), tools=tuple))
-
-
-def _repeated(values: Any, messages: dict[bytes, Message]) -> Message:
-    """Read a message; equal ones of several requests become the same object."""
-    key = marshal.dumps(values, 2)  # a version without references: equal bytes are equal values
-    message = messages.get(key)
-    if message is None:
-        message = messages[key] = _message(values)
-    return message
-
-
-def _model_call(values: Mapping[str, Any], messages: dict[bytes, Message]) -> RecordedModelCall:
-    fields_by_name = _changed(
-        _known(RecordedModelCall, values),
-        request=functools.partial(_request, messages=messages),
+    return _reader(
+        RecordedModelCall,
+        request=_reader(RecordedRequest, messages=_each(message), tools=tuple),
         answer=_message,
         exchange=_exchange,
         choices=_each(_message),
-        usage=_usage,
+        usage=_reader(Usage),
     )
-    return RecordedModelCall(**fields_by_name)
-
-
-def _usage(values: Mapping[str, Any]) -> Usage:
-    return Usage(**_known(Usage, values))
-
-
-def _answer(values: Mapping[str, Any]) -> RecordedAnswer:
-    return RecordedAnswer(**_known(RecordedAnswer, values))
-
-
-def _tool_call(values: Mapping[str, Any]) -> RecordedToolCall:
-    return RecordedToolCall(**_known(RecordedToolCall, values))
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "tool_call": _tool_call,
-    "exchange": _exchange,
-}

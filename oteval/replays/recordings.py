@@ -3,14 +3,15 @@
 A session is a trajectory with its sub-agents, a trace, or a conversation with all its turns. Tools
 that ran in its traces, but outside of any agent, belong to it unless another session shares those
 traces. Its model calls are the recorded HTTP exchanges, where there are any. Others are rebuilt
-from the spans of any dialect. `Recording.reasons` names each call whose answer or request is not
+from the spans of any dialect. The answers of its agents are those in the spans of `@oteval.agent`,
+or else of a framework's agents. `Recording.reasons` names each call whose answer or request is not
 known.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,14 +28,19 @@ from ..model import (
 )
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
 from .http_answers import has_whole_answer
-from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
-from .recorded_answers import answers_of
+from .model_calls import RebuiltCall, ancestors, call_name, join_exchanges, rebuilt_call
 from .recorded_executions import executions_of
 from .recording_files import load, save
-from .wire_calls import join_exchanges
 
 if TYPE_CHECKING:  # A replay from a file needs no database.
     from ..store import Store, StoredSession
+from typing import Any
+
+from ..base.jsontext import dumps
+from ..model import RecordedAnswer, Trajectory
+from ..reconstruct import AgentRun
+from ..record import AGENT_RETURNED
+from .typed_answers import reported_text
 
 __all__ = [
     "load",
@@ -126,25 +132,27 @@ def recording_of(
     around = _around(family, [member for member in traced if member.trajectory.id not in members])
     exchanges, damaged = _exchanges(logs)
     parents = {span.span_id: span.parent_id for span in spans}
-    own = _own_exchanges(exchanges, parents, [*family, *around], traced)
-    joined = join_exchanges(_rebuilt(family), own, parents)
-    calls = [rebuilt.call for rebuilt in joined.calls]
+    with_tools = [*family, *around]
+    is_own = _ownership(parents, with_tools, traced)
+    own = list(_own_exchanges(exchanges, is_own, with_tools, traced))
+    joined, other_exchanges = join_exchanges(_rebuilt(family), own, parents)
+    calls = [rebuilt.call for rebuilt in joined]
     is_wire = bool(calls) and all(call.exchange is not None for call in calls)
     tops = [member for member in family if member.trajectory.parent_id not in members]
     return Recording(
         session=session.name,
         fidelity="wire" if is_wire else "semconv",
         reasons=(
-            *_reasons(joined.calls, family, [span_id for span_id, _ in damaged], parents),
+            *_reasons(joined, family, [span_id for span_id, _ in damaged], parents),
             *dict.fromkeys(problem for _, problem in damaged),
             *([f"{counted(len(tops), 'run')} of one oteval run, verified together"] * is_whole),
         ),
         inputs=tuple(text for text in map(_input, tops) if text),
         model_calls=tuple(calls),
         tool_calls=tuple(_tools(family, around)),
-        exchanges=tuple(_placed(joined.exchanges, family, parents)),
+        exchanges=tuple(_placed(other_exchanges, family, parents)),
         trajectory_ids=session.trajectory_ids,
-        answers=answers_of(spans, tops, _members(spans, parents, family, traced)),
+        answers=_answers(spans, tops, _ownership(parents, family, traced)),
     )
 
 
@@ -204,35 +212,14 @@ def _rebuilt(family: Sequence[TracedTrajectory]) -> list[RebuiltCall]:
     ]
 
 
-def _members(
-    spans: Sequence[Span],
+def _ownership(
     parents: Mapping[str, str],
     family: Sequence[TracedTrajectory],
     traced: Sequence[TracedTrajectory],
-) -> dict[str, bool]:
-    """Whether a span belongs to a session, by its id; see `_own_exchanges`."""
-    members = {member.trajectory.id for member in family}
-    traces = {name for member in family for name in member.trajectory.trace_ids}
-    foreign = [member for member in traced if member.trajectory.id not in members]
-    shared = {name for member in foreign for name in member.trajectory.trace_ids}
-    own = {span.span_id for member in family for run in member.runs for span in run.spans}
-    return {
-        span.span_id: span.trace_id in traces
-        and (span.trace_id not in shared or _is_below(span.span_id, own, parents))
-        for span in spans
-    }
-
-
-def _own_exchanges(
-    exchanges: Sequence[Exchange],
-    parents: Mapping[str, str],
-    family: Sequence[TracedTrajectory],
-    traced: Sequence[TracedTrajectory],
-) -> list[Exchange]:
-    """The exchanges of a session.
+) -> Callable[[str, str], bool]:
+    """Make the test whether a span, by its trace and its id, belongs to a session.
 
     Args:
-        exchanges: The exchanges of its traces.
         parents: The id of each span's parent.
         family: The trajectories of the session.
         traced: All trajectories of the traces.
@@ -241,21 +228,44 @@ def _own_exchanges(
     traces = {name for member in family for name in member.trajectory.trace_ids}
     foreign = [member for member in traced if member.trajectory.id not in members]
     shared = {name for member in foreign for name in member.trajectory.trace_ids}
-    own = {span.span_id for member in family for run in member.runs for span in run.spans}
-    with_run = traces | shared
+    own = _span_ids(family)
+
+    def is_own(trace_id: str, span_id: str) -> bool:
+        is_shared = trace_id in shared
+        return trace_id in traces and (not is_shared or _is_below(span_id, own, parents))
+
+    return is_own
+
+
+def _span_ids(family: Sequence[TracedTrajectory]) -> set[str]:
+    return {span.span_id for member in family for run in member.runs for span in run.spans}
+
+
+def _own_exchanges(
+    exchanges: Sequence[Exchange],
+    is_own: Callable[[str, str], bool],
+    family: Sequence[TracedTrajectory],
+    traced: Sequence[TracedTrajectory],
+) -> Iterator[Exchange]:
+    """Yield the exchanges of a session.
+
+    Args:
+        exchanges: The exchanges of its traces.
+        is_own: Whether a span belongs to the session.
+        family: The trajectories of the session.
+        traced: All trajectories of the traces.
+    """
+    with_run = {name for member in traced for name in member.trajectory.trace_ids}
     first_ns = min((member.trajectory.start_ns for member in traced), default=0)
     start_ns = min((member.trajectory.start_ns for member in family), default=0)
     end_ns = max((member.trajectory.end_ns for member in family), default=0)
-
-    def is_own(exchange: Exchange) -> bool:
-        if exchange.trace_id not in with_run:
-            # Made outside of any run: at import, or while this session ran.
-            return exchange.start_ns < first_ns or start_ns <= exchange.start_ns <= end_ns
-        if exchange.trace_id not in traces:
-            return False
-        return exchange.trace_id not in shared or _is_below(exchange.span_id, own, parents)
-
-    return [exchange for exchange in exchanges if is_own(exchange)]
+    for exchange in exchanges:
+        if exchange.trace_id in with_run:
+            if is_own(exchange.trace_id, exchange.span_id):
+                yield exchange
+        # Made outside of any run: at import, or while this session ran.
+        elif exchange.start_ns < first_ns or start_ns <= exchange.start_ns <= end_ns:
+            yield exchange
 
 
 def _placed(
@@ -264,7 +274,7 @@ def _placed(
     parents: Mapping[str, str],
 ) -> Iterator[Exchange]:
     """Yield exchanges with whether an agent of the session made them."""
-    own = {span.span_id for member in family for run in member.runs for span in run.spans}
+    own = _span_ids(family)
     for exchange in exchanges:
         yield replace(exchange, is_in_agent=_is_below(exchange.span_id, own, parents))
 
@@ -280,14 +290,8 @@ def _tools(
         yield replace(tool, is_decorated=tool.is_decorated and tool.span_id not in outside)
 
 
-def _is_below(span_id: str, above: set[str], parents: Mapping[str, str]) -> bool:
-    seen_ids: set[str] = set()
-    while span_id and span_id not in seen_ids:
-        if span_id in above:
-            return True
-        seen_ids.add(span_id)
-        span_id = parents.get(span_id, "")
-    return False
+def _is_below(span_id: str, above: Collection[str], parents: Mapping[str, str]) -> bool:
+    return any(ancestor in above for ancestor in ancestors(span_id, parents))
 
 
 def _reasons(
@@ -361,3 +365,77 @@ def _answers_of_no_call(calls: Sequence[RebuiltCall], family: Sequence[TracedTra
     answers = counts(rebuilt.call.answer for rebuilt in calls if rebuilt.call.answer)
     own = counts(message for member in family for message in member.trajectory.own_messages)
     return (own - answers).total()
+
+
+_DECORATOR_SCOPE = "oteval"  # of the spans of `@oteval.agent`
+# Spans of agents that were left before their end.
+_UNFINISHED = ("GeneratorExit", "ReplayDiverged")
+
+
+def _answers(
+    spans: Iterable[Span],
+    tops: Sequence[TracedTrajectory],
+    is_own: Callable[[str, str], bool],
+) -> tuple[RecordedAnswer, ...]:
+    """The ends of the runs of a session's agents, by their start.
+
+    Args:
+        spans: The spans of its traces.
+        tops: The trajectories of the session that none of it started.
+        is_own: Whether a span belongs to the session.
+    """
+    decorated = [
+        _decorated(span)
+        for span in spans
+        if _is_agent(span) and is_own(span.trace_id, span.span_id)
+    ]
+    answers = decorated or list(_of_frameworks(tops))
+    return tuple(sorted(answers, key=lambda answer: answer.start_ns))
+
+
+def _is_agent(span: Span) -> bool:
+    is_agent = span.attributes.get("gen_ai.operation.name") == "invoke_agent"
+    return is_agent and span.scope == _DECORATOR_SCOPE and _error(span) not in _UNFINISHED
+
+
+def _error(span: Span) -> str:
+    return str(span.attributes.get("error.type", "")).rpartition(".")[2]
+
+
+def _decorated(span: Span) -> RecordedAnswer:
+    attributes: Mapping[str, Any] = span.attributes
+    answer = attributes.get("gen_ai.output.messages")
+    return RecordedAnswer(
+        agent=str(attributes.get("gen_ai.agent.name", "")),
+        question=str(attributes.get("gen_ai.input.messages", "")),
+        answer=None if answer is None else str(answer),
+        type=str(attributes.get(AGENT_RETURNED, "")),
+        error=span.status_message if span.is_error else "",
+        is_decorated=True,
+        start_ns=span.start_ns,
+    )
+
+
+def _answer_of(agent: AgentRun, trajectory: Trajectory) -> str | None:
+    """The answer in an agent's span; where it has none, the last one of its model."""
+    final = agent.span.attributes.get("final_result")  # of Pydantic AI
+    if final is not None:
+        return str(final)
+    last = trajectory.messages[-1:]
+    answers = agent.output or (() if not last or last[0].client_calls else last)
+    return next((m.content for m in reversed(answers) if m.role == "assistant"), None)
+
+
+def _of_frameworks(tops: Sequence[TracedTrajectory]) -> Iterator[RecordedAnswer]:
+    for top in tops:
+        agent = top.runs[0].agent if top.runs else None
+        if agent is None:
+            continue
+        text = _answer_of(agent, top.trajectory)
+        message = {"role": "assistant", "parts": [{"type": "text", "content": text}]}
+        yield RecordedAnswer(
+            agent=agent.name,
+            answer=dumps([message]) if text else None,
+            error=reported_text(agent.span),
+            start_ns=agent.span.start_ns,
+        )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model import Fidelity
+from .conversations import ToolExecution
 from .divergence import Divergence
-from .executed_tools import ToolExecution
 
 __all__ = ["ReplayResult"]
 

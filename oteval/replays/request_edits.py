@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 from ..base.jsontext import dumps
+from ..messages import SYSTEM_ROLES
 from ..reconstruct import json_object
 
 __all__ = ["RequestEdits"]
 
-_SYSTEM_ROLES = ("system", "developer")
 # Of Azure, Gemini and Bedrock, whose URLs name the model.
 _MODEL_IN_URL = re.compile(
     r"(?<=/deployments/)[^/?]+|(?<=/models/)[^/:?]+(?=:\w+)|(?<=/model/)[^/?]+(?=/converse)"
@@ -97,7 +97,7 @@ def _system_place(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], st
     items = request.get("messages" if api != "responses" else "input")
     if isinstance(items, list):
         for item in items:
-            if isinstance(item, dict) and item.get("role") in _SYSTEM_ROLES and "content" in item:
+            if isinstance(item, dict) and item.get("role") in SYSTEM_ROLES and "content" in item:
                 return item, "content"
     return None
 

@@ -33,21 +33,19 @@ from .canonical_messages import (
     CanonicalMessage,
     CanonicalReader,
     ResultOrder,
-    without_variable_parts,
 )
-from .redacted_text import is_same_text
-from .request_differences import (
-    DifferenceKind,
-    RequestDifference,
+from .divergence import Divergence, DivergenceKind
+from .http_answers import HttpRequest
+from .text_comparison import is_same_text, without_variable_parts
+from .wire_requests import (
+    ID_OPTIONS,
     shortened,
     suggestion_for,
+    wire_differences,
+    without_random_key,
 )
-from .whole_bodies import ID_OPTIONS, without_random_key
-from .wire_requests import WireRequest, wire_differences
 
 __all__ = [
-    "DifferenceKind",
-    "RequestDifference",
     "RequestKey",
     "difference",
     "key_of",
@@ -84,7 +82,7 @@ class RequestKey:
     indexes: tuple[int, ...] = field(default=(), compare=False, repr=False)
     request: RecordedRequest = field(default_factory=RecordedRequest, compare=False, repr=False)
     normalize: tuple[Pattern, ...] = field(default=(), compare=False, repr=False)
-    wire: WireRequest | None = field(default=None, compare=False, repr=False)
+    wire: HttpRequest | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_continuation(self) -> bool:
@@ -100,27 +98,25 @@ class RequestKey:
     @cached_property
     def rough(self) -> RequestKey:
         """The key as it is compared with a partial one: one system message, no names, no parts."""
-        texts = [message.text.strip() for message in self.messages if message.role == "system"]
+        texts = [m.text.strip() for m in self.messages if m.role == "system"]
         system = [CanonicalMessage("system", "\n".join(filter(None, texts)))] if texts else []
-        places = [i for i, message in enumerate(self.messages) if message.role != "system"]
+        places = [i for i, m in enumerate(self.messages) if m.role != "system"]
         spoken = [self.messages[i] for i in places]
-        first = next((i for i, message in enumerate(self.messages) if message.role == "system"), 0)
+        first = next((i for i, m in enumerate(self.messages) if m.role == "system"), 0)
         indexes = [self.indexes[i] for i in ([first] if texts else []) + places]
-        plain = [
-            message._replace(text=message.text.strip(), name="", parts=()) for message in spoken
-        ]
+        plain = [m._replace(text=m.text.strip(), name="", parts=()) for m in spoken]
         return replace(self, messages=(*system, *plain), indexes=tuple(indexes))
 
-    def message(self, position: int) -> Message:
+    def message(self, at: int) -> Message:
         """The message of the request that is at a place in `messages`."""
-        return self.request.messages[self.indexes[position]]
+        return self.request.messages[self.indexes[at]]
 
 
 def key_of(
     request: RecordedRequest,
     normalize: Sequence[Pattern] = (),
     reader: CanonicalReader | None = None,
-    wire: WireRequest | None = None,
+    wire: HttpRequest | None = None,
 ) -> RequestKey:
     """Make the canonical form of a request.
 
@@ -178,25 +174,25 @@ def _tools(
     return tuple(definitions.items())
 
 
-def difference(recorded: RequestKey, actual: RequestKey) -> RequestDifference | None:
+def difference(recorded: RequestKey, actual: RequestKey) -> Divergence | None:
     """The first difference of an actual request from a recorded one, or None."""
     return next(_differences(recorded, actual), None)
 
 
-def _differences(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
+def _differences(recorded: RequestKey, actual: RequestKey) -> Iterator[Divergence]:
     if recorded != actual:
         yield from _of_meaning(recorded, actual)
     if recorded.wire is not None and actual.wire is not None and not recorded.is_partial:
         yield from wire_differences(recorded.wire, actual.wire, recorded.normalize)
 
 
-def _of_meaning(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
+def _of_meaning(recorded: RequestKey, actual: RequestKey) -> Iterator[Divergence]:
     yield from _of_messages(recorded, actual)
     yield from _of_tools(recorded, actual)
     yield from _of_settings(recorded, actual)
 
 
-def _of_messages(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
+def _of_messages(recorded: RequestKey, actual: RequestKey) -> Iterator[Divergence]:
     if recorded.is_partial:
         if not recorded.messages:
             return
@@ -206,39 +202,35 @@ def _of_messages(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDi
         if recorded.messages[0].role != "system" and actual.messages[:1]:
             actual = _without_system(actual)
     pairs = zip_longest(recorded.messages, actual.messages)
-    for position, (before, after) in enumerate(pairs):
+    for at, (before, after) in enumerate(pairs):
         if before == after:
             continue
         if before is None or after is None or before.role != after.role:
-            yield _moved(recorded, actual, position)
+            yield _moved(recorded, actual, at)
             return
         if not _is_same(before, after, recorded.is_partial):
-            if _is_shifted(recorded.messages, actual.messages, position):
-                yield _moved(recorded, actual, position)
+            if _is_shifted(recorded.messages, actual.messages, at):
+                yield _moved(recorded, actual, at)
                 return
-            yield _changed(recorded, actual, position)
+            yield _changed(recorded, actual, at)
 
 
 def _is_shifted(
-    recorded: Sequence[CanonicalMessage], actual: Sequence[CanonicalMessage], position: int
+    recorded: Sequence[CanonicalMessage], actual: Sequence[CanonicalMessage], at: int
 ) -> bool:
     """Whether one request has a message more at a place, and then goes on as the other."""
     if len(recorded) == len(actual):
         return False
     shorter, longer = sorted((recorded, actual), key=len)
-    return longer[position + 1 : position + 2] == shorter[position : position + 1]
+    return longer[at + 1 : at + 2] == shorter[at : at + 1]
 
 
 def _tail(recorded: RequestKey, actual: RequestKey) -> RequestKey:
     """A recorded request with as many of its last messages as an actual one has."""
-    has_prompt = any(message.role in SYSTEM_ROLES for message in actual.request.messages)
-    prompts = [
-        message
-        for message in recorded.request.messages
-        if message.role in SYSTEM_ROLES and has_prompt
-    ]
-    spoken = [message for message in recorded.request.messages if message.role not in SYSTEM_ROLES]
-    count = sum(message.role not in SYSTEM_ROLES for message in actual.request.messages)
+    has_prompt = any(m.role in SYSTEM_ROLES for m in actual.request.messages)
+    prompts = [m for m in recorded.request.messages if m.role in SYSTEM_ROLES and has_prompt]
+    spoken = [m for m in recorded.request.messages if m.role not in SYSTEM_ROLES]
+    count = sum(m.role not in SYSTEM_ROLES for m in actual.request.messages)
     messages = (*prompts, *spoken[len(spoken) - min(count, len(spoken)) :])
     return key_of(replace(recorded.request, messages=messages), recorded.normalize)
 
@@ -269,122 +261,92 @@ def _is_call(recorded: CanonicalCall, actual: CanonicalCall, is_partial: bool) -
     return is_same_text(recorded.arguments, actual.arguments or "")
 
 
-def _changed(recorded: RequestKey, actual: RequestKey, position: int) -> RequestDifference:
+def _changed(recorded: RequestKey, actual: RequestKey, at: int) -> Divergence:
     """The difference of the messages at a place, which have the same role."""
-    recorded_message, actual_message = recorded.messages[position], actual.messages[position]
-    index = actual.indexes[position]
-    before, after = recorded.message(position), actual.message(position)
-    if actual_message.role == "tool":
-        tool = _tool_of(actual, position)
-        return _text_difference(
-            "tool_result",
-            f"the result of tool {tool!r} differs",
-            index,
-            recorded_message.text,
-            actual_message.text,
+    old, new = recorded.messages[at], actual.messages[at]
+    index = actual.indexes[at]
+    before, after = recorded.message(at), actual.message(at)
+    name = f"message {index} ({after.role})"
+    if new.role == "tool":
+        tool = _tool_of(actual, at)
+        text = f"the result of tool {tool!r} differs"
+        return _text_difference("tool_result", text, index, old.text, new.text)
+    if old.calls != new.calls:
+        hint = suggestion_for(canonical(old.calls), canonical(new.calls))
+        summary = f"message {index} ({new.role}): the tool calls differ"
+        return Divergence(
+            "tool_call", summary, message=index, recorded=before, actual=after, suggestion=hint
         )
-    if recorded_message.calls != actual_message.calls:
-        return RequestDifference(
-            "tool_call",
-            f"message {index} ({actual_message.role}): the tool calls differ",
-            f"messages[{index}].tool_calls",
-            index,
-            before,
-            after,
-            suggestion_for(canonical(recorded_message.calls), canonical(actual_message.calls)),
-        )
-    if recorded_message.text != actual_message.text:
-        text = f"message {index} ({after.role}): the text differs"
-        return _text_difference("prompt", text, index, recorded_message.text, actual_message.text)
-    what = "name" if recorded_message.name != actual_message.name else "content"
-    summary = f"message {index} ({after.role}): the {what} differs"
-    return RequestDifference("prompt", summary, f"messages[{index}].{what}", index, before, after)
+    if old.text != new.text:
+        return _text_difference("prompt", f"{name}: the text differs", index, old.text, new.text)
+    part = "name" if old.name != new.name else "content"
+    return Divergence(
+        "prompt", f"{name}: the {part} differs", message=index, recorded=before, actual=after
+    )
 
 
-def _tool_of(key: RequestKey, position: int) -> str:
+def _tool_of(key: RequestKey, at: int) -> str:
     """The name of the tool whose result is at a place."""
-    number = key.messages[position].answers
+    number = key.messages[at].answers
     calls = (call for message in key.messages for call in message.calls)
     tool_name = next((call.name for call in calls if call.number == number), "")
-    return tool_name or key.message(position).name
+    return tool_name or key.message(at).name
 
 
 def _text_difference(
-    kind: DifferenceKind, summary: str, index: int, recorded: str, actual: str
-) -> RequestDifference:
-    path = f"messages[{index}].content"
-    suggestion = suggestion_for(recorded, actual)
-    return RequestDifference(kind, summary, path, index, recorded, actual, suggestion)
+    kind: DivergenceKind, summary: str, index: int, recorded: str, actual: str
+) -> Divergence:
+    hint = suggestion_for(recorded, actual)
+    return Divergence(
+        kind, summary, message=index, recorded=recorded, actual=actual, suggestion=hint
+    )
 
 
-def _moved(recorded: RequestKey, actual: RequestKey, position: int) -> RequestDifference:
+def _moved(recorded: RequestKey, actual: RequestKey, at: int) -> Divergence:
     """The difference at a place where one request has another message, or none."""
-    recorded_message, actual_message = _at(recorded, position), _at(actual, position)
-    here = recorded.messages[position : position + 1], actual.messages[position : position + 1]
-    after = (
-        recorded.messages[position + 1 : position + 2],
-        actual.messages[position + 1 : position + 2],
-    )
-    if recorded_message is not None and (actual_message is None or after[0] == here[1]):
-        actual_message, summary = None, "is missing"
-    elif actual_message is not None and (recorded_message is None or after[1] == here[0]):
-        recorded_message, summary = None, "is additional"
+    before, after = _at(recorded, at), _at(actual, at)
+    here = recorded.messages[at : at + 1], actual.messages[at : at + 1]
+    following = recorded.messages[at + 1 : at + 2], actual.messages[at + 1 : at + 2]
+    if before is not None and (after is None or following[0] == here[1]):
+        after, change = None, "is missing"
+    elif after is not None and (before is None or following[1] == here[0]):
+        before, change = None, "is additional"
     else:
-        summary = f"is recorded as {recorded_message.role if recorded_message else 'nothing'}"
-    message = actual_message or recorded_message
+        change = f"is recorded as {before.role if before else 'nothing'}"
+    message = after or before
     assert message is not None
-    kind: DifferenceKind = "tool_call" if message.tool_calls else "prompt"
-    index = (
-        actual.indexes[position] if position < len(actual.indexes) else len(actual.request.messages)
-    )
-    return RequestDifference(
-        "tool_result" if message.role == "tool" else kind,
-        f"message {index} ({message.role}) {summary}",
-        f"messages[{index}]",
-        index,
-        recorded_message,
-        actual_message,
-    )
+    kind: DivergenceKind = "tool_call" if message.tool_calls else "prompt"
+    kind = "tool_result" if message.role == "tool" else kind
+    index = actual.indexes[at] if at < len(actual.indexes) else len(actual.request.messages)
+    summary = f"message {index} ({message.role}) {change}"
+    return Divergence(kind, summary, message=index, recorded=before, actual=after)
 
 
-def _at(key: RequestKey, position: int) -> Message | None:
-    return key.message(position) if position < len(key.messages) else None
+def _at(key: RequestKey, at: int) -> Message | None:
+    return key.message(at) if at < len(key.messages) else None
 
 
-def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
+def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[Divergence]:
     recorded_tools, offered_tools = dict(recorded.tools), dict(actual.tools)
     if recorded.is_partial and not recorded_tools:
         return
     for name in sorted(recorded_tools.keys() | offered_tools.keys()):
-        recorded_tool, actual_tool = recorded_tools.get(name), offered_tools.get(name)
-        path = f"tools.{name}"
+        before, after = recorded_tools.get(name), offered_tools.get(name)
         if name not in offered_tools:
-            yield RequestDifference(
-                "tool_schema", f"tool {name!r} is not offered", path, recorded=name
-            )
+            yield Divergence("tool_schema", f"tool {name!r} is not offered", recorded=name)
         elif name not in recorded_tools:
-            yield RequestDifference(
-                "tool_schema", f"tool {name!r} is not recorded", path, actual=name
-            )
-        elif (
-            recorded_tool is not None
-            and actual_tool is not None
-            and is_same_text(recorded_tool, actual_tool)
-        ):
+            yield Divergence("tool_schema", f"tool {name!r} is not recorded", actual=name)
+        elif before is not None and after is not None and is_same_text(before, after):
             continue
-        elif recorded_tool != actual_tool and not (
-            recorded.is_partial and _is_definition(recorded_tool, actual_tool)
-        ):
+        elif before != after and not (recorded.is_partial and _is_definition(before, after)):
             summary = f"the definition of tool {name!r} differs"
-            before, after = (
-                None if text is None else restore(text) for text in (recorded_tool, actual_tool)
-            )
-            hint = suggestion_for(recorded_tool, actual_tool)
-            yield RequestDifference("tool_schema", summary, path, None, before, after, hint)
+            old, new = (None if text is None else restore(text) for text in (before, after))
+            hint = suggestion_for(before, after)
+            yield Divergence("tool_schema", summary, recorded=old, actual=new, suggestion=hint)
     order, new_order = list(recorded_tools), list(offered_tools)
     if not recorded.is_partial and order != new_order and sorted(order) == sorted(new_order):
         summary = "the order of the tool definitions differs"
-        yield RequestDifference("tool_schema", summary, "tools", None, order, new_order)
+        yield Divergence("tool_schema", summary, recorded=order, actual=new_order)
 
 
 def _is_definition(recorded: str | None, actual: str | None) -> bool:
@@ -396,29 +358,28 @@ def _is_definition(recorded: str | None, actual: str | None) -> bool:
     return same_text and (before["schema"] is None or before["schema"] == after["schema"])
 
 
-def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
+def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[Divergence]:
     if not _is_model(recorded, actual):
         summary = f"the model is {actual.model!r} instead of {recorded.model!r}"
-        yield RequestDifference("model", summary, "model", None, recorded.model, actual.model)
+        yield Divergence("model", summary, recorded=recorded.model, actual=actual.model)
     if recorded.api and recorded.api != actual.api:
         summary = f"the API is {actual.api} instead of {recorded.api}"
-        yield RequestDifference("settings", summary, "api", None, recorded.api, actual.api)
+        yield Divergence("settings", summary, recorded=recorded.api, actual=actual.api)
         return
     recorded_settings, actual_settings = dict(recorded.settings), dict(actual.settings)
     pairs = [
-        (f"settings.{name}", recorded_settings.get(name, ""), actual_settings.get(name, ""))
+        (name, recorded_settings.get(name, ""), actual_settings.get(name, ""))
         for name in sorted(recorded_settings.keys() | actual_settings.keys())
         if name in recorded_settings or not recorded.is_partial
     ]
     if recorded.response_format or not recorded.is_partial:
         pairs.append(("response_format", recorded.response_format, actual.response_format))
-    for path, recorded_text, actual_text in pairs:
+    for name, recorded_text, actual_text in pairs:
         if is_same_text(recorded_text, actual_text) or (recorded.is_partial and not actual_text):
             continue
         before, after = (restore(text) if text else None for text in (recorded_text, actual_text))
-        name = path.removeprefix("settings.")
         summary = f"{name} is {actual_text or 'not set'} instead of {recorded_text or 'not set'}"
-        yield RequestDifference("settings", shortened(summary), path, None, before, after)
+        yield Divergence("settings", shortened(summary), recorded=before, actual=after)
 
 
 def _is_model(recorded: RequestKey, actual: RequestKey) -> bool:
@@ -427,7 +388,5 @@ def _is_model(recorded: RequestKey, actual: RequestKey) -> bool:
         return True
     if not recorded.is_partial:
         return False
-    recorded_name, actual_name = (
-        name.rpartition("/")[2] for name in (recorded.model, actual.model)
-    )
-    return recorded_name.startswith(actual_name) or actual_name.startswith(recorded_name)
+    before, after = (name.rpartition("/")[2] for name in (recorded.model, actual.model))
+    return before.startswith(after) or after.startswith(before)

@@ -16,12 +16,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import importlib
-import re
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -29,33 +27,29 @@ from typing import TYPE_CHECKING, Any, Self
 from ..base.errors import ConfigError, NotFound, ReplayDiverged, ReplayUnguarded
 from ..base.import_hook import ModuleWatch
 from ..base.patterns import Pattern
-from ..model import Message, RecordedToolCall, Recording, Trajectory
-from ..record import AgentEnd, ToolAnswer, adopt_tool_hook, reset_tool_hook, set_tool_hook
+from ..model import Message, Recording, Trajectory
 from .address_list import AddressList
 from .agent_answers import AgentAnswers
-from .conversations import conversation_of, last_answer
+from .conversations import ToolExecution, conversation_of, last_answer
 from .divergence import Divergence, diverged
-from .executed_tools import ToolExecution
 from .frozen import freezable, freeze
 from .interceptors import install_tool_adapters, intercepted_names
 from .network_guard import network_guard
-from .normalization import compiled, normalizer
 from .open_replays import (
     OpenReplay,
     Timing,
     Work,
     carrying,
-    late_attempt,
     opened,
     require_no_replay,
 )
 from .player import Miss, Player, Tools
 from .recording_files import load
 from .replay_result import ReplayResult
-from .reported_errors import reported_answer
+from .text_comparison import compiled
 from .tool_gate import ToolGate
+from .tool_hook import tools_answered
 from .transport import answering, async_http_client, http_client
-from .typed_answers import UnrestorableValue, typed_answer, unrestorable
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -65,8 +59,6 @@ __all__ = ["ReplaySession", "replay"]
 DEFAULT_DATABASE = "oteval.duckdb"
 # Seconds that the end of a block waits for threads that began in it, and how often it looks.
 _PATIENCE, _MOMENT = 5.0, 0.01
-
-_ERROR_TYPE = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt)): (.*)", re.S)
 
 
 class ReplaySession:
@@ -119,7 +111,7 @@ class ReplaySession:
             is_optional=allowed.allows_url,
             gate=self.gate,
         )
-        self.answers = AgentAnswers(recording.answers, normalizer(compiled(normalize)))
+        self.answers = AgentAnswers(recording.answers, compiled(normalize))
         self._freeze = freezable([freeze] if isinstance(freeze, str) else freeze)
         self._open = OpenReplay(
             self.player,
@@ -220,7 +212,7 @@ class ReplaySession:
                 guards.enter_context(guard)
             guards.callback(self.gate.close)
             undo.callback(self._open.work.when_ended, guards.pop_all().close)
-        undo.enter_context(_tools_answered(self._open, self.answers))
+        undo.enter_context(tools_answered(self._open, self.answers))
         undo.enter_context(opened(self._open))
         player = self.player
         # A module may call a tool that it defines before a model has asked for it.
@@ -324,95 +316,6 @@ def _count_tasks(work: Work, tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in tasks:
         work.begin(is_daemon=True)
         task.add_done_callback(lambda _task: work.end(is_daemon=True))
-
-
-class _AnsweringHook:
-    """The tool hook of a replay, which also notes the answers of agents."""
-
-    def __init__(self, player: Player, answers: AgentAnswers) -> None:
-        self._player = player
-        self._answers = answers
-
-    def agent_ended(self, end: AgentEnd) -> None:
-        """Note how the run of an agent ended."""
-        self._answers.ended(end)
-
-    def answer(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer | None:
-        """Give the recorded answer of a call; None runs the tool."""
-        call = self._player.answer_tool(name, arguments)
-        if call is None:
-            return None
-        if call.function and not self._player.answers_function(name):
-            # A framework runs the tool; the values that its own function returned are not for it.
-            call = replace(call, own_result=None, returned=None, raised=None)
-        try:
-            return reported_answer(call) or typed_answer(call) or _tool_answer(call)
-        except UnrestorableValue as error:
-            if call.function:
-                self._player.answers_as_sent(name)
-                return _tool_answer(replace(call, own_result=None))
-            noted = self._player.diverge(unrestorable(call, error))
-            return ToolAnswer(error=noted.summary, raised=RuntimeError(noted.summary))
-
-    def expects(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a tool is to be called with these arguments."""
-        return self._player.expects_tool(name, arguments)
-
-    def has_asked_for(self, name: str) -> bool:
-        """Whether an answer has asked for a tool."""
-        return self._player.has_asked_for(name)
-
-    def refuse_unasked(self, name: str) -> None:
-        """Stop the replay before a tool runs that no answer has asked for."""
-        self._player.refuse_unasked(name)
-
-    def observe(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        result: Any,
-        error: str | None,
-        start_ns: int,
-        end_ns: int,
-    ) -> None:
-        """Do nothing: the next request to the model has the result."""
-
-
-class _LateTools(_AnsweringHook):
-    """The tool hook of threads and tasks that have outlived a replay: it refuses all calls."""
-
-    def __init__(self, replay: OpenReplay, answers: AgentAnswers) -> None:
-        super().__init__(replay.player, answers)
-        self._replay = replay
-
-    def answer(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer | None:
-        """Refuse a call.
-
-        Raises:
-            ReplayDiverged: Always.
-        """
-        del arguments
-        raise late_attempt(self._replay, f"it called the tool {name}")
-
-
-def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
-    if not call.is_error:
-        return ToolAnswer(call.result, own_result=call.own_result)
-    error_text = _ERROR_TYPE.fullmatch(call.result or "")
-    text, kind = (error_text[2], error_text[1]) if error_text else (call.result or "", "")
-    return ToolAnswer(call.result, error=text, error_type=kind)
-
-
-@contextmanager
-def _tools_answered(replay: OpenReplay, answers: AgentAnswers) -> Iterator[None]:
-    """Answer the tools of this context, and of the threads that it starts."""
-    afterwards = None if replay.is_import else _LateTools(replay, answers)
-    token = set_tool_hook(_AnsweringHook(replay.player, answers), afterwards=afterwards)
-    replay.entered = lambda: partial(adopt_tool_hook, adopt_tool_hook(token))
-    try:
-        yield
-    finally:
-        reset_tool_hook(token)
 
 
 def _is_instrumented() -> bool:

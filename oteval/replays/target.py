@@ -16,11 +16,11 @@ from functools import partial
 from typing import Any, Literal
 
 from ..base.errors import ReplayUnguarded
+from ..messages import SYSTEM_ROLES
 from ..model import Recording
 from ..record import function_line
 from .session import ReplaySession
-from .target_returns import returned_json
-from .verified import VerifiedSession, VerifyStatus
+from .verified import VerifiedSession, VerifyStatus, returned_json
 
 __all__ = [
     "InputForm",
@@ -35,8 +35,6 @@ __all__ = [
 
 InputForm = Literal["text", "messages", "none"]
 """How a turn's input is passed: the user's text, all messages so far, or no argument."""
-
-_INSTRUCTIONS = ("system", "developer")
 
 
 def turn_inputs(recording: Recording, form: InputForm) -> list[tuple[Any, ...]]:
@@ -58,12 +56,10 @@ def _messages(recording: Recording, turn: int) -> list[dict[str, Any]]:
     """The messages of a turn up to the user's message."""
     text, earlier = recording.inputs[turn], recording.inputs[:turn]
     for call in recording.model_calls:
-        messages = [
-            message for message in call.request.messages if message.role not in _INSTRUCTIONS
-        ]
-        users = [message.content for message in messages if message.role == "user"]
+        messages = [m for m in call.request.messages if m.role not in SYSTEM_ROLES]
+        users = [m.content for m in messages if m.role == "user"]
         if messages and messages[-1].role == "user" and users == [*earlier, text]:
-            return [message.as_dict() for message in messages]
+            return [m.as_dict() for m in messages]
     return [{"role": "user", "content": text}]
 
 
@@ -122,14 +118,8 @@ def accepted_keywords(function: Callable[..., Any]) -> frozenset[str]:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return frozenset()
-    keywords = {
-        parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    keywords |= {
-        parameter.name
-        for parameter in parameters[1:]
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-    }
+    keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    keywords |= {p.name for p in parameters[1:] if p.kind is p.POSITIONAL_OR_KEYWORD}
     return frozenset(keywords & {"session", "turn"})
 
 

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from types import CodeType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from ..base.errors import ConfigError
 from ..record import (
@@ -37,30 +37,10 @@ from ..record import (
 )
 from .function_results import give_result
 
-__all__ = ["Interceptors", "ToolCallHook", "ToolGate", "tool_functions"]
+__all__ = ["Interceptors", "ToolGate", "tool_functions"]
 
 Interceptors = Callable[[Collection[str]], Mapping[str, str]]
 """The descriptions of the interceptors of tools, by the names of those that have one."""
-
-
-class ToolCallHook(Protocol):
-    """A hook of tools that knows which calls a model has asked for."""
-
-    def expects(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a tool is to be called with these arguments."""
-
-    def has_asked_for(self, name: str) -> bool:
-        """Whether an answer has asked for a tool."""
-
-    def refuse_unasked(self, name: str) -> None:
-        """Stop the replay before the function of a tool runs that no answer has asked for.
-
-        Args:
-            name: The tool.
-
-        Raises:
-            ReplayUnguarded: Always in a replay.
-        """
 
 
 class ToolGate:
@@ -280,10 +260,13 @@ class _TakenFunction:
         answer: ToolAnswer | None = hook.answer(name, plain)
         return RUN if answer is None else give_result(answer, function)
 
-    def _tool_call(
-        self, hook: ToolCallHook, arguments: Mapping[str, Any]
-    ) -> tuple[str, dict[str, Any]]:
-        """The tool and the arguments that a call of the function stands for."""
+    def _tool_call(self, hook: Any, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The tool and the arguments that a call of the function stands for.
+
+        Args:
+            hook: The hook of a replay, see `oteval.replays.tool_hook`.
+            arguments: The arguments of the call.
+        """
         forms = list(argument_forms(arguments))
         texts = [value for value in arguments.values() if isinstance(value, str)]
         names = [text for text in texts if text in self._names] or list(self._names)

@@ -19,6 +19,7 @@ from urllib.request import getproxies
 from ..model import Chunk
 from ..reconstruct import api_of
 from ..record import add, library_of
+from .address_list import DEFAULT_PORTS
 from .call_site import call_site
 from .http_answers import HttpAnswer, HttpRequest
 from .open_replays import OpenReplay, current_replay
@@ -28,7 +29,6 @@ __all__ = ["ReplayTransport", "answering", "async_http_client", "http_client"]
 # The answer to telemetry: after other errors, exporters would wait and try again.
 _FORBIDDEN = 403
 _ABOUT_THE_BODY = ("content-length", "transfer-encoding")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class ReplayTransport:
@@ -96,7 +96,7 @@ def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
     """Answer a request; None sends it on."""
     headers = {name.lower(): value for name, value in request.headers.items()}
     http_request = HttpRequest(request.method, str(request.url), headers, body)
-    port = request.url.port or _DEFAULT_PORTS.get(request.url.scheme, 0)
+    port = request.url.port or DEFAULT_PORTS.get(request.url.scheme, 0)
     if api_of(http_request.method, http_request.url) is None:
         if not replay.player.has(http_request) and replay.allowed.allows(request.url.host, port):
             return None
@@ -123,11 +123,11 @@ def _live_request(replay: OpenReplay, request: Any, answer: HttpAnswer) -> Any:
         return request
     library = library_of(request)
     url = library.URL(edited.url)
-    replay.models.add(url.host, url.port or _DEFAULT_PORTS.get(url.scheme, 0))
+    replay.models.add(url.host, url.port or DEFAULT_PORTS.get(url.scheme, 0))
     for proxy in getproxies().values():
         with suppress(ValueError, library.InvalidURL):
             through = library.URL(proxy)
-            replay.models.add(through.host, through.port or _DEFAULT_PORTS.get(through.scheme, 0))
+            replay.models.add(through.host, through.port or DEFAULT_PORTS.get(through.scheme, 0))
     # The new body has another length.
     headers = [
         (name, value)

@@ -25,11 +25,11 @@ from ..base.errors import ConfigError
 from ..base.jsontext import dumps
 from ..model import Recording
 from .frozen import freezable
-from .normalization import compiled
 from .open_replays import Timing
 from .player import MISSES, Miss, Tools
 from .recording_files import save
 from .target import InputForm, unreplayable
+from .text_comparison import compiled
 from .verified import VerifiedSession
 from .verify_worker import end_of
 from .what_if_session import WhatIfOptions
@@ -135,44 +135,39 @@ def verify(
         SessionRunners(new_runner, workers) as runners,
         ThreadPoolExecutor(workers) as pool,
     ):
-        waiting: deque[_Pending] = deque()
+        waiting: deque[tuple[Future[VerifiedSession], Path]] = deque()
         try:
             for number, recording in enumerate(recordings):
-                waiting.append(_submitted(recording, Path(folder, str(number)), runners, pool))
+                session_folder = Path(folder, str(number))
+                future = _submitted(recording, session_folder, runners, pool)
+                waiting.append((future, session_folder))
                 # Only some recordings lie in the folder at a time: all of them may fill the disk.
                 if len(waiting) > _AHEAD * workers:
-                    yield waiting.popleft().result()
+                    yield _awaited(*waiting.popleft())
             while waiting:
-                yield waiting.popleft().result()
+                yield _awaited(*waiting.popleft())
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             runners.stop()
 
 
-@dataclass(frozen=True)
-class _Pending:
-    """A session whose replay may still run."""
-
-    future: Future[VerifiedSession]
-    folder: Path
-
-    def result(self) -> VerifiedSession:
-        """Wait for the result, and delete the files."""
-        outcome = self.future.result()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return outcome
+def _awaited(future: Future[VerifiedSession], folder: Path) -> VerifiedSession:
+    """Wait for the result of a session, and delete its files."""
+    outcome = future.result()
+    shutil.rmtree(folder, ignore_errors=True)
+    return outcome
 
 
 def _submitted(
     recording: Recording, folder: Path, runners: SessionRunners, pool: ThreadPoolExecutor
-) -> _Pending:
+) -> Future[VerifiedSession]:
     """Have a session replayed, or say why it cannot be."""
     problem = unreplayable(recording)
-    if problem:
-        future: Future[VerifiedSession] = Future()
-        future.set_result(VerifiedSession(recording.session, "not_replayed", problem))
-        return _Pending(future, folder)
-    return _Pending(pool.submit(runners.run, _saved(recording, folder)), folder)
+    if not problem:
+        return pool.submit(runners.run, _saved(recording, folder))
+    future: Future[VerifiedSession] = Future()
+    future.set_result(VerifiedSession(recording.session, "not_replayed", problem))
+    return future
 
 
 def _saved(recording: Recording, folder: Path) -> ReplayJob:

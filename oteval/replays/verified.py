@@ -6,15 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, cast
 
+from ..base.serialization import to_jsonable
 from ..evaluators import to_messages
 from ..model import Fidelity
+from ..record import TooManyParts, encoded, form_of, typed_text
 from .divergence import Divergence
 from .replay_result import ReplayResult
-from .target_returns import ReturnedJson
 
-__all__ = ["VerifiedSession", "VerifyStatus", "combined", "exit_status"]
+__all__ = [
+    "ReturnedJson",
+    "VerifiedSession",
+    "VerifyStatus",
+    "combined",
+    "exit_status",
+    "returned_json",
+]
 
 _MISSING: Final = "missing_call"
+_COUNTS = ("model_calls", "tool_calls", "exchanges")
+_NO_RESULT = {**ReplayResult("", "semconv").as_dict(), **dict.fromkeys(_COUNTS)}
+_RESULT_FIELDS = _NO_RESULT.keys() - {"session", "passed", "fidelity"}
 
 VerifyStatus = Literal[
     "passed", "diverged", "error", "timeout", "crashed", "unverified", "not_replayed"
@@ -64,23 +75,12 @@ class VerifiedSession:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        result = self.result.as_dict() if self.result else {}
+        result = self.result.as_dict() if self.result else _NO_RESULT
+        own = {"session": self.session, "status": self.status, "detail": self.detail}
         return {
-            "session": self.session,
-            "status": self.status,
-            "detail": self.detail,
+            **own,
             "fidelity": self.fidelity,
-            "reasons": result.get("reasons", []),
-            "divergences": result.get("divergences", []),
-            "model_calls": result.get("model_calls"),
-            "tool_calls": result.get("tool_calls"),
-            "exchanges": result.get("exchanges"),
-            "flagged": result.get("flagged", 0),
-            "live": result.get("live", 0),
-            "executed": result.get("executed", []),
-            "missing": result.get("missing", []),
-            "unguarded": result.get("unguarded", []),
-            "tools": result.get("tools", {}),
+            **{name: value for name, value in result.items() if name in _RESULT_FIELDS},
             "output": self.output,
             "seconds": round(self.seconds, 3),
             "returned": list(map(asdict, self.returned)),
@@ -103,7 +103,7 @@ class VerifiedSession:
 def _result(value: Mapping[str, Any]) -> ReplayResult:
     counts = {
         f"{prefix}{name}": value[name][key]
-        for name in ("model_calls", "tool_calls", "exchanges")
+        for name in _COUNTS
         for key, prefix in (("recorded", ""), ("served", "served_"))
     }
     counts["served"] = counts.pop("served_model_calls")
@@ -148,12 +148,7 @@ def combined(processes: Iterable[VerifiedSession]) -> VerifiedSession | None:
     served = sum(result.served for result in results)
     recorded_calls = results[0].model_calls
     missing = _missing_in_all(results)
-    divergences = [
-        divergence
-        for result in results
-        for divergence in result.divergences
-        if divergence.kind != _MISSING
-    ]
+    divergences = [d for result in results for d in result.divergences if d.kind != _MISSING]
     if missing:
         summary = f"none of {len(active)} processes made {missing[0]}"
         divergences.append(Divergence(_MISSING, summary))
@@ -203,10 +198,44 @@ def _took_part(process: VerifiedSession) -> bool:
 
 def exit_status(sessions: Iterable[VerifiedSession]) -> int:
     """The exit status: 0 all passed, 1 one failed, 3 one is unverified, or nothing ran."""
-    statuses = [
-        (outcome.status, outcome.failed) for outcome in sessions if outcome.status != "not_replayed"
-    ]
+    statuses = [(s.status, s.failed) for s in sessions if s.status != "not_replayed"]
     if any(failed for _, failed in statuses):
         return 1
     is_passed = statuses and all(status == "passed" for status, _ in statuses)
     return 0 if is_passed else 3
+
+
+# Kinds of values whose JSON says nothing of them, or varies.
+_VAGUE = ('"$opaque"', '"$instance"', '"$set"', '"$frozenset"', '"$float"')
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedJson:
+    """The result of a target for a turn.
+
+    Attributes:
+        value: The value as plain JSON.
+        is_exact: Whether it equals the value; otherwise it is the JSON form of the value.
+        is_known: Whether the value has a JSON form with all of its content.
+    """
+
+    value: Any = None
+    is_exact: bool = False
+    is_known: bool = True
+
+
+def returned_json(values: Iterable[Any]) -> tuple[ReturnedJson, ...]:
+    """The values that a target returned as plain JSON."""
+    return tuple(map(_returned_json, values))
+
+
+def _returned_json(value: Any) -> ReturnedJson:
+    try:
+        if form_of(value) is not None:
+            return ReturnedJson(value, is_exact=True)
+        text = typed_text(encoded(value))
+        if not any(tag in text for tag in _VAGUE):
+            return ReturnedJson(to_jsonable(value))
+    except (TooManyParts, RecursionError, ValueError):
+        pass
+    return ReturnedJson(is_known=False)

@@ -20,17 +20,16 @@ from ..model import Exchange, RecordedToolCall, Recording, ToolCall
 from ..reconstruct import api_of, offered_tools
 from ..record import ExchangeRecorder
 from .agent_threads import LEAD, AgentThreads
-from .coverage import Coverage
 from .divergence import Divergence
 from .http_answers import HttpAnswer, HttpRequest, parsed, refusal
-from .normalization import compiled
+from .model_calls import wire_call
 from .player import Player
-from .redacted_text import is_same_text
+from .recorded_tools import without_result
 from .replay_result import ReplayResult
 from .request_edits import RequestEdits
+from .text_comparison import compiled, is_same_text
 from .tool_gate import ToolGate
-from .tool_ladder import ToolLadder, ToolPolicy
-from .wire_calls import wire_call
+from .tool_ladder import Coverage, ToolLadder, ToolPolicy
 
 __all__ = ["WhatIfPlayer"]
 
@@ -87,11 +86,9 @@ class WhatIfPlayer(Player):
                 return self._other_request(request)
             # The model may ask for any of them.
             self.require_answered(offered_tools(request.body))
-            model_request = parsed(api, request)
-            agent = self._threads.agent_of(model_request)
-            self._returned |= {
-                message.tool_call_id for message in model_request.messages if message.tool_call_id
-            }
+            sent = parsed(api, request)
+            agent = self._threads.agent_of(sent)
+            self._returned |= {m.tool_call_id for m in sent.messages if m.tool_call_id}
             try:
                 body = self._edits.apply(api.name, request.body, is_lead=agent == LEAD)
             except InputError as error:
@@ -136,8 +133,7 @@ class WhatIfPlayer(Player):
             # The recorded arguments are those that the model asked for, without defaults.
             looked_up = tool_call.arguments if tool_call is not None else dict(arguments)
             recorded = self._ladder.take(name, looked_up).call
-            text = f"oteval replay: the recording has no result of {name} with these arguments"
-            answer = recorded or RecordedToolCall(name, looked_up, text, is_error=True)
+            answer = recorded or without_result(name, looked_up)
             self._answered_tools.append(
                 RecordedToolCall(
                     name=name,
@@ -191,10 +187,7 @@ class WhatIfPlayer(Player):
         """The recording of the new run, with all model calls that have ended."""
         with self._lock:
             model_calls = [wire_call(exchange) for exchange in self._made]
-            calls = sorted(
-                (model_call.call for model_call in model_calls if model_call),
-                key=lambda call: call.start_ns,
-            )
+            calls = sorted((m.call for m in model_calls if m), key=lambda call: call.start_ns)
             return Recording(
                 self.recording.session,
                 "wire",

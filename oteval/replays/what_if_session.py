@@ -16,13 +16,12 @@ from typing import Any
 from ..model import RecordedModelCall, RecordedToolCall, Recording
 from .address_list import AddressList
 from .agent_answers import AgentAnswers
-from .coverage import Coverage
-from .normalization import compiled
 from .open_replays import OpenReplay
 from .recording_files import load, save
 from .request_edits import RequestEdits
 from .session import ReplaySession
-from .tool_ladder import ToolPolicy
+from .text_comparison import compiled
+from .tool_ladder import Coverage, ToolPolicy
 from .what_if_player import WhatIfPlayer
 
 __all__ = [
@@ -138,10 +137,8 @@ def session_of(recording: str | Path, options: Mapping[str, Any]) -> ReplaySessi
     if "is_live" not in options:
         return ReplaySession(loaded, capture=False, **options)
     answers = Path(recording).with_name(ANSWERS_FILE)
-    what_if_options = WhatIfOptions(**options)
-    return WhatIfSession(
-        loaded, what_if_options, None if what_if_options.is_live else load(answers)
-    )
+    chosen = WhatIfOptions(**options)
+    return WhatIfSession(loaded, chosen, None if chosen.is_live else load(answers))
 
 
 def import_session(recording: str | Path, options: Mapping[str, Any]) -> ReplaySession:

@@ -27,11 +27,10 @@ from ..scoring import (
     evaluate,
 )
 from ..store import Store
-from .agent_threads import LEAD, AgentThreads, threads_of
-from .coverage import Coverage
+from .agent_threads import LEAD, AgentThreads, rerun_trajectory, threads_of
 from .recording_files import load, save
-from .rerun_trajectory import rerun_trajectory
 from .target import InputForm, unreplayable
+from .tool_ladder import Coverage
 from .verification import ReplayJob, SessionRunner, SessionRunners
 from .verified import VerifiedSession
 from .what_if_session import ANSWERS_FILE, NewRun, WhatIfOptions, new_run
@@ -359,9 +358,7 @@ class _Sessions:
         """The recording that answers the model requests of a session."""
         if len(self._answers) == 1:
             return self._answers[0]
-        return next(
-            (answers for answers in self._answers if answers.inputs == recording.inputs), None
-        )
+        return next((r for r in self._answers if r.inputs == recording.inputs), None)
 
 
 class _Target:

@@ -1,11 +1,19 @@
 """Comparison of whole HTTP requests to models, after the comparison of their meaning.
 
 The method, the address, the headers and the body of a request are compared with the recorded ones.
-`oteval.record.wire.request_headers`, `whole_bodies` and these lines list the parts that may differ:
+Everything is compared: every field, the order of lists, roles and the form of content.
+`oteval.record.wire.request_headers` and these lines list the parts that may differ:
 
 - a port of this machine that the system chose (from 32768 on);
 - user and password in the URL, and parameters of the query that are named like secrets;
-- the order of the parameters of the query.
+- the order of the parameters of the query;
+- the order of keys in JSON, also in texts that are JSON themselves, such as arguments;
+- ``null`` in place of a missing field;
+- ids of calls, results and items, ``previous_response_id`` and ``conversation``;
+- the order of the results of tools, and their content: the comparison of messages, which comes
+  before this one, covers both;
+- a random ``prompt_cache_key`` that a library generates;
+- text that was redacted.
 
 Patterns (``--normalize``) apply to the parts of the URL, to headers as ``name: value``, and to the
 texts of the body.
@@ -14,72 +22,54 @@ texts of the body.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ..base.jsontext import dumps, loads
+from ..base.jsontext import canonical, dumps, loads
 from ..base.patterns import Pattern
 from ..base.redaction.secret_names import is_secret_parameter
-from ..model import Exchange
 from ..record import compared_headers, is_checksum, is_same_header
-from .canonical_messages import without_variable_parts
-from .redacted_text import is_same_text
-from .request_differences import RequestDifference, shortened, suggestion_for
-from .whole_bodies import first_difference
+from .address_list import DEFAULT_PORTS
+from .divergence import Divergence, DivergenceKind
+from .http_answers import HttpRequest
+from .text_comparison import is_same_text, suggest_normalization, without_variable_parts
 
-__all__ = ["WireRequest", "header_differences", "plain_address", "wire_differences"]
+__all__ = [
+    "ID_OPTIONS",
+    "header_differences",
+    "plain_address",
+    "shortened",
+    "suggestion_for",
+    "wire_differences",
+    "without_random_key",
+]
+
+
+def shortened(summary: str) -> str:
+    """Shorten a summary to one line."""
+    return summary if len(summary) <= 200 else f"{summary[:199]}…"
+
+
+def suggestion_for(recorded: str | None, actual: str | None) -> str:
+    """The option that allows the difference of two texts, or ""."""
+    pattern = suggest_normalization(recorded or "", actual or "")
+    return f"--normalize '{pattern}' allows this difference" if pattern else ""
+
 
 _USER = re.compile(r"(?<=://)[^/?#@]*@")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PLACE = ("scheme", "host", "path")
+_BodyDifference = tuple[str, Any, Any]
+"""A path such as ``messages[1].role``, with the recorded and the actual value."""
 _FIRST_FREE_PORT = 32768
 """Systems choose free ports from here on: Linux from 32768, others from 49152."""
 
 
-@dataclass(frozen=True)
-class WireRequest:
-    """An HTTP request to a model.
-
-    Attributes:
-        method: The method.
-        url: The URL; path and query alone if it was sent to a replay's own endpoint.
-        headers: The headers, with lower-case names.
-        body: The body.
-        has_all_headers: Whether `headers` has every header that is compared.
-    """
-
-    method: str
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    has_all_headers: bool = True
-
-    @classmethod
-    def of_exchange(cls, exchange: Exchange) -> WireRequest:
-        """The request of a recorded exchange."""
-        return cls(
-            exchange.method,
-            exchange.url,
-            exchange.request_headers,
-            exchange.request_body,
-            has_all_headers=exchange.has_all_headers,
-        )
-
-    @cached_property
-    def json(self) -> Any:
-        """The body as plain JSON; the text of one that is not JSON."""
-        try:
-            return loads(self.body)
-        except ValueError:
-            return self.body.decode("latin-1")
-
-
 def wire_differences(
-    recorded: WireRequest, actual: WireRequest, normalize: Sequence[Pattern] = ()
-) -> Iterator[RequestDifference]:
+    recorded: HttpRequest, actual: HttpRequest, normalize: Sequence[Pattern] = ()
+) -> Iterator[Divergence]:
     """Yield the differences of an actual request from a recorded one.
 
     Args:
@@ -91,20 +81,17 @@ def wire_differences(
     yield from header_differences(recorded, actual, normalize)
     if recorded.body == actual.body:
         return
-    body_difference = first_difference(recorded.json, actual.json, normalize)
+    body_difference = _first_difference(recorded.json, actual.json, normalize)
     if body_difference is not None:
-        path = body_difference.path or "body"
+        path, *values = body_difference
         yield _difference(
-            "prompt" if body_difference.is_in_messages else "settings",
-            path,
-            body_difference.recorded,
-            body_difference.actual,
+            "prompt" if _is_in_messages(path) else "settings", path or "body", *values
         )
 
 
 def header_differences(
-    recorded: WireRequest, actual: WireRequest, normalize: Sequence[Pattern] = ()
-) -> Iterator[RequestDifference]:
+    recorded: HttpRequest, actual: HttpRequest, normalize: Sequence[Pattern] = ()
+) -> Iterator[Divergence]:
     """Yield the headers in which an actual request differs from a recorded one.
 
     Args:
@@ -135,50 +122,37 @@ def _is_same_value(
     return is_checksum(recorded) and after != f"{name}: {actual}"
 
 
-class _AddressParts(NamedTuple):
-    """The parts of a URL that are compared."""
-
-    scheme: str
-    host: str
-    path: str
-    query: dict[str, list[str]]
-
-
 def _address_differences(
-    recorded: WireRequest, actual: WireRequest, normalize: Sequence[Pattern]
-) -> Iterator[RequestDifference]:
+    recorded: HttpRequest, actual: HttpRequest, normalize: Sequence[Pattern]
+) -> Iterator[Divergence]:
     if recorded.method.upper() != actual.method.upper():
         yield _difference("address", "method", recorded.method, actual.method)
     if recorded.url == actual.url:
         return
-    before, after = _address(recorded.url), _address(actual.url)
-    names = ("scheme", "host", "path") if after.host else ()
-    pairs = [(name, getattr(before, name), getattr(after, name)) for name in names]
-    for name in sorted(before.query.keys() | after.query.keys()):
-        if not is_secret_parameter(name):
-            values = [query.get(name) for query in (before.query, after.query)]
-            recorded_value, actual_value = (
-                None if value is None else ", ".join(value) for value in values
-            )
-            pairs.append((f"query parameter {name}", recorded_value, actual_value))
-    for name, recorded_value, actual_value in pairs:
+    before, after = _address_parts(recorded.url), _address_parts(actual.url)
+    parameters = sorted((before.keys() | after.keys()) - set(_PLACE))
+    for name in (*(_PLACE if after["host"] else ()), *parameters):
         texts = [
-            None if value is None else without_variable_parts(value, normalize)
-            for value in (recorded_value, actual_value)
+            None if (text := parts.get(name)) is None else without_variable_parts(text, normalize)
+            for parts in (before, after)
         ]
         if texts[0] == texts[1] or (None not in texts and is_same_text(*map(str, texts))):
             continue
-        yield _difference("address", name, recorded_value, actual_value)
+        yield _difference("address", name, before.get(name), after.get(name))
 
 
-def _address(url: str) -> _AddressParts:
+def _address_parts(url: str) -> dict[str, str]:
+    """The parts of a URL that are compared, by their names for people."""
     try:
         parts = urlsplit(plain_address(url))
-        return _AddressParts(
-            parts.scheme, parts.netloc, parts.path, parse_qs(parts.query, keep_blank_values=True)
-        )
+        query = parse_qs(parts.query, keep_blank_values=True)
     except ValueError:
-        return _AddressParts("", url, "", {})
+        return dict(zip(_PLACE, ("", url, ""), strict=True))
+    return dict(zip(_PLACE, (parts.scheme, parts.netloc, parts.path), strict=True)) | {
+        f"query parameter {name}": ", ".join(values)
+        for name, values in query.items()
+        if not is_secret_parameter(name)
+    }
 
 
 def plain_address(url: str) -> str:
@@ -194,7 +168,7 @@ def plain_address(url: str) -> str:
         return url
     is_chosen = port is not None and port >= _FIRST_FREE_PORT and _is_loopback(host)
     address = f"[{host}]" if ":" in host else host
-    if port is not None and not is_chosen and port != _DEFAULT_PORTS.get(parts.scheme):
+    if port is not None and not is_chosen and port != DEFAULT_PORTS.get(parts.scheme):
         address += f":{port}"
     return parts._replace(netloc=address, fragment="").geturl()
 
@@ -206,10 +180,189 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _difference(kind: Any, path: str, recorded: Any, actual: Any) -> RequestDifference:
+def _difference(kind: DivergenceKind, part: str, recorded: Any, actual: Any) -> Divergence:
     values = ("not set" if value is None else dumps(value) for value in (actual, recorded))
     texts = [value if isinstance(value, str) else dumps(value) for value in (recorded, actual)]
-    summary = "{} is {} instead of {}".format(path, *values)
-    return RequestDifference(
-        kind, shortened(summary), path, None, recorded, actual, suggestion_for(*texts)
-    )
+    summary = "{} is {} instead of {}".format(part, *values)
+    hint = suggestion_for(*texts)
+    return Divergence(kind, shortened(summary), recorded=recorded, actual=actual, suggestion=hint)
+
+
+ID_OPTIONS = frozenset({"conversation", "previous_response_id"})
+"""The options of a request that name state of the provider."""
+
+_CALL_IDS = ("tool_call_id", "tool_use_id", "toolUseId", "call_id")
+_IDS = frozenset({*_CALL_IDS, "id", "item_id", "toolCallId"})
+_RESULT_IDS = frozenset({"tool_call_id", "tool_use_id"})
+# Objects around a result, as Bedrock and Gemini write it.
+_AROUND_RESULT = ("toolResult", "functionResponse", "function_response")
+_RESULT_CONTENT = frozenset({"content", "output", "response"})
+_MESSAGES = frozenset({"contents", "input", "instructions", "messages", "system"})
+# OpenAI's Agents SDK sends `agents-sdk:run:` and the random id of the run.
+_RANDOM_KEY = re.compile(
+    r"(?<![0-9A-Za-z])(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})"
+    r"(?![0-9A-Za-z])"
+)
+
+
+def without_random_key(value: str) -> str:
+    """A ``prompt_cache_key`` without the random id in it."""
+    return _RANDOM_KEY.sub("*", value)
+
+
+def _first_difference(
+    recorded: Any, actual: Any, normalize: Sequence[Pattern] = ()
+) -> _BodyDifference | None:
+    """The first difference of two bodies, or None.
+
+    Args:
+        recorded: The recorded body as plain JSON.
+        actual: The actual body as plain JSON.
+        normalize: Patterns of texts that do not count.
+    """
+    if recorded == actual:
+        return None
+    order = _CallOrder(recorded), _CallOrder(actual)
+    return next(_Comparison(order, normalize).differences(recorded, actual, ""), None)
+
+
+class _CallOrder:
+    """Finds the place of each call by its id, so that results are compared with their equals."""
+
+    def __init__(self, body: Any) -> None:
+        self._places: dict[str, int] = {}
+        for call_id in _call_ids(body):
+            self._places.setdefault(call_id, len(self._places))
+
+    def sorted(self, results: Iterable[Any]) -> list[Any]:
+        """Sort results into the order of their calls."""
+        return sorted(results, key=self._key)
+
+    def _key(self, result: Mapping[str, Any]) -> tuple[int, str]:
+        inner = _result(result) or {}
+        call_id = next((inner[name] for name in _CALL_IDS if name in inner), inner.get("id"))
+        return self._places.get(str(call_id), len(self._places)), str(inner.get("name") or "")
+
+
+class _Comparison:
+    def __init__(self, order: tuple[_CallOrder, _CallOrder], normalize: Sequence[Pattern]) -> None:
+        self._recorded_order, self._actual_order = order
+        self._normalize = normalize
+
+    def differences(self, recorded: Any, actual: Any, path: str) -> Iterator[_BodyDifference]:
+        if recorded == actual or self._is_same(recorded, actual):
+            return
+        if isinstance(recorded, dict) and isinstance(actual, dict):
+            yield from self._of_fields(recorded, actual, path)
+        elif isinstance(recorded, list) and isinstance(actual, list):
+            yield from self._of_items(recorded, actual, path)
+        else:
+            yield path, recorded, actual
+
+    def _of_fields(
+        self, recorded: dict[str, Any], actual: dict[str, Any], path: str
+    ) -> Iterator[_BodyDifference]:
+        ignored = _RESULT_CONTENT if _is_bare_result(recorded) else frozenset()
+        for name in dict.fromkeys((*recorded, *actual)):
+            before, after = recorded.get(name), actual.get(name)
+            is_id = isinstance(before, str) and isinstance(after, str) and name in _IDS
+            is_id = is_id and _is_in_messages(path)
+            if name in ignored or is_id or (not path and name in ID_OPTIONS):
+                continue
+            if not path and name == "prompt_cache_key":
+                before, after = (
+                    without_random_key(text) if isinstance(text, str) else text
+                    for text in (before, after)
+                )
+            inside = f"{path}.{name}" if path else name
+            if name in _AROUND_RESULT and isinstance(before, dict) and isinstance(after, dict):
+                before, after = _without_content(before), _without_content(after)
+            yield from self.differences(before, after, inside)
+
+    def _of_items(
+        self, recorded: list[Any], actual: list[Any], path: str
+    ) -> Iterator[_BodyDifference]:
+        if len(recorded) != len(actual):
+            yield path, recorded, actual
+            return
+        ordered = _ordered(recorded, self._recorded_order)
+        pairs = zip(ordered, _ordered(actual, self._actual_order), strict=True)
+        for index, (item, actual_item) in enumerate(pairs):
+            yield from self.differences(item, actual_item, f"{path}[{index}]")
+
+    def _is_same(self, recorded: Any, actual: Any) -> bool:
+        """Whether values are equal without variable parts, or as the JSON that they are."""
+        if isinstance(recorded, (dict, list)):
+            if not self._normalize or type(recorded) is not type(actual):
+                return False
+            return self._text(canonical(recorded)) == self._text(canonical(actual))
+        if recorded is None or actual is None:
+            return recorded is actual
+        if isinstance(recorded, str) and isinstance(actual, str):
+            if is_same_text(self._text(recorded), self._text(actual)):
+                return True
+            before, after = _parsed(recorded), _parsed(actual)
+            return before is not None and after is not None and self._is_same_json(before, after)
+        return self._is_same_json(recorded, actual)
+
+    def _is_same_json(self, recorded: Any, actual: Any) -> bool:
+        before, after = canonical(recorded), canonical(actual)
+        return is_same_text(self._text(before), self._text(after))
+
+    def _text(self, text: str) -> str:
+        return without_variable_parts(text, self._normalize) if self._normalize else text
+
+
+def _is_in_messages(path: str) -> bool:
+    return re.split(r"[.\[]", path, maxsplit=1)[0] in _MESSAGES
+
+
+def _ordered(items: list[Any], order: _CallOrder) -> Iterator[Any]:
+    """Yield the items of a list; results that follow each other are in the order of their calls."""
+    for is_result, group in groupby(items, lambda item: _result(item) is not None):
+        run = list(group)
+        yield from order.sorted(run) if is_result else run
+
+
+def _result(item: Any) -> Mapping[str, Any] | None:
+    """The fields of a tool's result, or None for anything else."""
+    if not isinstance(item, dict):
+        return None
+    inner = next((item[name] for name in _AROUND_RESULT if isinstance(item.get(name), dict)), None)
+    if inner is not None:
+        return dict(inner)
+    return item if _is_bare_result(item) else None
+
+
+def _is_bare_result(item: Mapping[str, Any]) -> bool:
+    is_output = str(item.get("type")).endswith("_output") and "call_id" in item
+    return is_output or not _RESULT_IDS.isdisjoint(item)
+
+
+def _without_content(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name not in _RESULT_CONTENT}
+
+
+def _call_ids(value: Any) -> Iterator[str]:
+    """Yield the ids of the calls in a body, in their order."""
+    if isinstance(value, dict):
+        if _result(value) is not None:
+            return
+        for name, inner in value.items():
+            if name in _IDS and isinstance(inner, str):
+                yield inner
+            elif isinstance(inner, (dict, list)):
+                yield from _call_ids(inner)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _call_ids(item)
+
+
+def _parsed(text: str) -> Any:
+    """The JSON object or list that a text is, or None."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return loads(text)
+    except ValueError:
+        return None

@@ -20,12 +20,11 @@ from typing import Any
 from ..base.jsontext import dumps_exact
 from ..base.text import counted, listed, printable
 from ..model import Recording
-from .conversations import conversation_of, last_answer
-from .executed_tools import ToolExecution, recorded_executions
+from .conversations import ToolExecution, conversation_of, last_answer, recorded_executions
 from .python_literals import WIDTH, block_text, literal, text_literal
-from .target_returns import ReturnedJson
+from .verified import ReturnedJson
 
-__all__ = ["AgentCall", "ReplayTest", "pytest_file", "reference_text", "session_name"]
+__all__ = ["AgentCall", "WrittenTest", "pytest_file", "reference_text", "session_name"]
 
 _SLUG = 40
 _QUESTION = 60
@@ -62,7 +61,7 @@ class AgentCall:
 
 
 @dataclass(frozen=True)
-class ReplayTest:
+class WrittenTest:
     """The test of a recording.
 
     Attributes:
@@ -130,7 +129,7 @@ def reference_text(recording: Recording) -> str:
     return json.dumps(messages, indent=2, ensure_ascii=False) + "\n"
 
 
-def pytest_file(test: ReplayTest) -> str:
+def pytest_file(test: WrittenTest) -> str:
     """Write a pytest file."""
     if test.command:
         return _command_file(test)
@@ -146,7 +145,7 @@ def pytest_file(test: ReplayTest) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _command_file(test: ReplayTest) -> str:
+def _command_file(test: WrittenTest) -> str:
     """Write a pytest file that runs a command."""
     folder, _, file = test.recording_file.rpartition("/")
     arguments = [literal(list(test.command), column=8, room=1, level=2)]
@@ -193,7 +192,7 @@ class _Constants:
         return self.add(name, block_text(text) or text_literal(text, column=len(name) + 3))
 
 
-def _header(test: ReplayTest) -> str:
+def _header(test: WrittenTest) -> str:
     """The docstring of the module."""
     recording = test.recording
     who = f"The agent {_shown(test.agent, 40)}" if test.agent else "The agent"
@@ -209,7 +208,7 @@ def _header(test: ReplayTest) -> str:
     return f"{_wrapped(f'{who}{question_text}.', 0)}\n\n{_wrapped(f'{source}. {needs}', 0)}\n"
 
 
-def _summary(test: ReplayTest) -> str:
+def _summary(test: WrittenTest) -> str:
     """The docstring of the test."""
     names = list(dict.fromkeys(name for name, _ in _executed(test)))
     turns = f" in {len(test.agent_call.turns)} turns" if len(test.agent_call.turns) > 1 else ""
@@ -236,7 +235,7 @@ def _wrapped(text: str, column: int) -> str:
     return f"\n{' ' * column}".join(lines)
 
 
-def _imports(test: ReplayTest, code: str) -> Iterator[str]:
+def _imports(test: WrittenTest, code: str) -> Iterator[str]:
     """Yield the blocks of imports: the standard library, packages, the project."""
     standard = [f"import {name}" for name in ("asyncio", "json") if f"{name}." in code]
     standard.append("from pathlib import Path")
@@ -263,7 +262,7 @@ def _function(agent: AgentCall) -> str:
     return agent.function if is_named else f"{agent.module}.{agent.function}"
 
 
-def _calls(test: ReplayTest, constants: _Constants) -> Iterator[str]:
+def _calls(test: WrittenTest, constants: _Constants) -> Iterator[str]:
     """Yield the source code of the call of each turn."""
     agent = test.agent_call
     function = _function(agent)
@@ -288,7 +287,7 @@ def _argument(value: Any, suffix: str, constants: _Constants, room: int) -> str:
     return constants.add(name, literal(value, column=len(name) + 3))
 
 
-def _replayed(test: ReplayTest, calls: Sequence[str]) -> Iterator[str]:
+def _replayed(test: WrittenTest, calls: Sequence[str]) -> Iterator[str]:
     """Yield the lines that replay the session."""
     agent = test.agent_call
     folder, _, file = test.recording_file.rpartition("/")
@@ -325,7 +324,7 @@ def _replayed(test: ReplayTest, calls: Sequence[str]) -> Iterator[str]:
     yield f"        {_kept(test, run) if is_single else run}"
 
 
-def _kept(test: ReplayTest, call: str) -> str:
+def _kept(test: WrittenTest, call: str) -> str:
     """The code of a call that keeps its result, if the test asserts it."""
     if not test.asserts_returned:
         return call
@@ -333,7 +332,7 @@ def _kept(test: ReplayTest, call: str) -> str:
     return f"answer = {call}" if is_single else f"answers.append({call})"
 
 
-def _returned_assertion(test: ReplayTest, constants: _Constants) -> str:
+def _returned_assertion(test: WrittenTest, constants: _Constants) -> str:
     """The line that checks the results of the agent."""
     is_single = len(test.returned) == 1
     name = "answer" if is_single else "answers"
@@ -348,13 +347,13 @@ def _returned_assertion(test: ReplayTest, constants: _Constants) -> str:
     return head + literal(value, column=len(head), level=1)
 
 
-def _executed(test: ReplayTest) -> Sequence[ToolExecution]:
+def _executed(test: WrittenTest) -> Sequence[ToolExecution]:
     if test.executed is not None:
         return test.executed
     return recorded_executions(test.recording)
 
 
-def _assertions(test: ReplayTest, constants: _Constants) -> Iterator[str]:
+def _assertions(test: WrittenTest, constants: _Constants) -> Iterator[str]:
     """Yield the lines that check the tools, the answer and the messages."""
     executed = list(_executed(test))
     head = "    assert replay.tool_calls == "

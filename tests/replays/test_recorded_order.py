@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 from hypothesis import given, strategies as st
 
-from oteval.replays.recorded_order import HappenedBefore, RecordedEvent
+from oteval.replays.replay_order import HappenedBefore, RecordedEvent
 
 times = st.tuples(st.integers(1, 30), st.integers(1, 8))
 

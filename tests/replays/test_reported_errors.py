@@ -11,7 +11,7 @@ from oteval.model.telemetry import Event
 from oteval.reconstruct import reconstruct_with_runs
 from oteval.record.hooks import ToolAnswer
 from oteval.replays.recorded_executions import executions_of
-from oteval.replays.reported_errors import reported_answer
+from oteval.replays.typed_answers import reported_answer
 
 from .typed_tools import ShopError
 

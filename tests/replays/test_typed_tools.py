@@ -23,8 +23,8 @@ from oteval.base.redaction.secrets import SecretRedactor
 from oteval.model import RecordedToolCall, Recording
 from oteval.record import content
 from oteval.record.typed_values import UnrestorableValue, restored
-from oteval.replays.agent_classes import agent_class
 from oteval.replays.redacted_recordings import redacted_recording
+from oteval.replays.typed_answers import agent_class
 
 from .recorded_tools import recorded_agent
 from .typed_tools import Color, ShopError

@@ -11,8 +11,7 @@ import httpx2
 import pytest
 
 from oteval.model import Recording
-from oteval.replays.agent_threads import AgentThreads, threads_of
-from oteval.replays.rerun_trajectory import rerun_trajectory
+from oteval.replays.agent_threads import AgentThreads, rerun_trajectory, threads_of
 from oteval.replays.what_if_session import WhatIfOptions, WhatIfSession
 
 from ..model_server import Body, Reply, Script, completion, serving, streamed

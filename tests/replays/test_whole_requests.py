@@ -21,9 +21,9 @@ from oteval.model import Chunk, Exchange, RecordedToolCall, Recording
 from oteval.reconstruct.apis import api_of
 from oteval.record.wire.request_headers import recorded_headers
 from oteval.replays.http_answers import HttpRequest
+from oteval.replays.model_calls import wire_call
 from oteval.replays.player import Player
 from oteval.replays.redacted_recordings import redacted_recording
-from oteval.replays.wire_calls import wire_call
 
 from ..model_server import Body, Reply, completion, serving
 from ..record.wire.recordings import recording as wire_recording

@@ -17,8 +17,7 @@ from collections import defaultdict
 from types import ModuleType
 
 from ...base.import_hook import ImportHook
-from .dspy import adapt_dspy
-from .frameworks import INTERCEPTORS
+from .frameworks import INTERCEPTORS, adapt_dspy
 from .langchain import adapt_langchain
 from .openai_agents import adapt_actions, adapt_openai_agents
 from .pydantic_ai import PYDANTIC_AI, adapt_tool_names

@@ -2,19 +2,22 @@
 
 Each entry is as late as possible, so that the validation of arguments, approvals, callbacks and
 spans stay those of the framework. LangChain, OpenAI Agents and Pydantic AI need more than an entry,
-and have their modules.
+and have their modules; so does a class of DSPy, which has a function here.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from ...record import ToolAnswer
-from .calls import parsed, raise_error, text_of, value_of
-from .table import Bound, ToolInterceptor
+from .calls import call_of, parsed, raise_error, text_of, value_of
+from .table import Bound, ToolInterceptor, require
 
-__all__ = ["ANTHROPIC_TOOLS", "INTERCEPTORS", "crewai_name", "is_from"]
+__all__ = ["ANTHROPIC_TOOLS", "INTERCEPTORS", "adapt_dspy", "crewai_name", "is_from"]
 
 
 def is_from(function: Any, *packages: str) -> bool:
@@ -432,3 +435,31 @@ INTERCEPTORS = (
     ),
 )
 """The entries, by the module that they change."""
+
+
+_FORM = r"Error executing tool '.*?': (?P<text>.*)"
+
+
+def adapt_dspy(module: ModuleType) -> None:
+    """Wrap ``ToolCalls.ToolCall.execute``, which looks functions up in the code that calls it."""
+    owner: Any = require(module, "ToolCalls.ToolCall", "dspy")
+    execute = require(module, "ToolCalls.ToolCall.execute", "dspy")
+
+    @functools.wraps(execute)
+    def answered(self: Any, functions: Any = None) -> Any:
+        if functions is None:
+            caller = sys._getframe(1)
+            function = caller.f_locals.get(self.name) or caller.f_globals.get(self.name)
+            functions = {} if function is None else {self.name: function}
+        call = call_of(self.name, self.args or {})
+        if call is None:
+            return execute(self, functions)
+        if (answer := call.answer()) is not None:
+            raise_error(answer, _FORM)
+            return value_of(answer)
+        with call.observed() as report:
+            result = execute(self, functions)
+            report(result)
+        return result
+
+    owner.execute = answered

@@ -116,21 +116,13 @@ class ToolInterceptor:
             if inspect.isfunction(function) and not is_abstract and not _is_wrapped(function):
                 setattr(owner, name, _wrapped(self, function))
 
-    def intercepted(self, signature: inspect.Signature, args: Any, kwargs: Any) -> _Invocation:
-        """Bind the arguments of an invocation, and find the call of a tool that it makes."""
+    def intercepted(
+        self, signature: inspect.Signature, args: Any, kwargs: Any
+    ) -> tuple[Bound, InterceptedCall | None]:
+        """Bind the arguments of an invocation, and find the call of a tool that it is."""
         bound = signature.bind(*args, **kwargs).arguments
-        name_and_arguments = self.call(bound)
-        return _Invocation(
-            bound, None if name_and_arguments is None else call_of(*name_and_arguments)
-        )
-
-
-@dataclass(frozen=True)
-class _Invocation:
-    """An invocation of a method; without a call, the method runs as ever."""
-
-    bound: Bound
-    call: InterceptedCall | None
+        tool_call = self.call(bound)
+        return bound, None if tool_call is None else call_of(*tool_call)
 
 
 def _subclasses(base: type) -> Iterator[type]:
@@ -162,11 +154,11 @@ def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
 
     @functools.wraps(method)
     def answered(*args: Any, **kwargs: Any) -> Any:
-        invocation = entry.intercepted(signature, args, kwargs)
-        if (call := invocation.call) is None:
+        bound, call = entry.intercepted(signature, args, kwargs)
+        if call is None:
             return method(*args, **kwargs)
         if (answer := call.answer()) is not None:
-            return entry.give(answer, invocation.bound)
+            return entry.give(answer, bound)
         with call.observed() as report:
             result = method(*args, **kwargs)
             report(entry.result_of(result))
@@ -174,11 +166,11 @@ def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
 
     @functools.wraps(method)
     async def answered_coroutine(*args: Any, **kwargs: Any) -> Any:
-        invocation = entry.intercepted(signature, args, kwargs)
-        if (call := invocation.call) is None:
+        bound, call = entry.intercepted(signature, args, kwargs)
+        if call is None:
             return await method(*args, **kwargs)
         if (answer := call.answer()) is not None:
-            return entry.give(answer, invocation.bound)
+            return entry.give(answer, bound)
         with call.observed() as report:
             result = await method(*args, **kwargs)
             report(entry.result_of(result))
@@ -186,12 +178,12 @@ def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
 
     @functools.wraps(method)
     async def answered_stream(*args: Any, **kwargs: Any) -> Any:
-        invocation = entry.intercepted(signature, args, kwargs)
-        if (call := invocation.call) is None:
+        bound, call = entry.intercepted(signature, args, kwargs)
+        if call is None:
             async for item in method(*args, **kwargs):
                 yield item
         elif (answer := call.answer()) is not None:
-            for item in entry.give(answer, invocation.bound):
+            for item in entry.give(answer, bound):
                 yield item
         else:
             with call.observed() as report:

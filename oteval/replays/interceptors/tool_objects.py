@@ -9,7 +9,6 @@ for each new name. If a name belongs to several tools, all must be answered.
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -181,19 +180,6 @@ _KINDS = (
 )
 
 
-@dataclass(frozen=True)
-class _ToolObject:
-    """A tool that exists in this process.
-
-    Attributes:
-        label: A description.
-        is_answered: Whether a replay answers it.
-    """
-
-    label: str
-    is_answered: bool
-
-
 def intercepted_names(names: Collection[str]) -> dict[str, str]:
     """Describe the tools that a replay answers in this process.
 
@@ -204,18 +190,17 @@ def intercepted_names(names: Collection[str]) -> dict[str, str]:
         For each name that is answered, a description, such as ``LangChain tool Refund, answered``.
         A name of which an object exists that is not answered is left out.
     """
-    objects: dict[str, list[_ToolObject]] = defaultdict(list)
-    for name, tool in _tool_objects(frozenset(names)):
-        objects[name].append(tool)
-    return {
-        name: tools[0].label
-        for name, tools in objects.items()
-        if all(tool.is_answered for tool in tools)
-    }
+    labels: dict[str, str] = {}
+    unanswered: set[str] = set()
+    for name, label, is_answered in _tool_objects(frozenset(names)):
+        labels.setdefault(name, label)
+        if not is_answered:
+            unanswered.add(name)
+    return {name: label for name, label in labels.items() if name not in unanswered}
 
 
-def _tool_objects(names: frozenset[str]) -> Iterator[tuple[str, _ToolObject]]:
-    """Yield the tools with some names, among all objects of the process."""
+def _tool_objects(names: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
+    """Yield the name, the description and `is_answered` of each tool with one of these names."""
     kinds = [(kind.type, kind) for kind in _KINDS]
     loaded = [(owner, kind) for owner, kind in kinds if owner is not None]
     kind_of: dict[type, ToolKind | None] = {}
@@ -230,7 +215,7 @@ def _tool_objects(names: frozenset[str]) -> Iterator[tuple[str, _ToolObject]]:
         for name in names.intersection(_names_of(kind, tool)):
             label = kind.label if owner.__name__ == kind.owner else f"{kind.label} {owner.__name__}"
             label = label if kind.runs else f"{label}, answered"
-            yield name, _ToolObject(label, _is_answered(kind, tool, name))
+            yield name, label, _is_answered(kind, tool, name)
 
 
 def _is_answered(kind: ToolKind, tool: Any, name: str) -> bool:

@@ -21,7 +21,7 @@ from ...model import Recording
 from ...replays import (
     AgentCall,
     InputForm,
-    ReplayTest,
+    WrittenTest,
     pytest_file,
     read_recording,
     recording_bytes,
@@ -104,7 +104,7 @@ def regression_test_zip(
     if problem:
         raise NothingEvaluated(f"this run cannot become a test: {problem}")
     recording = redacted_recording(recording, SecretRedactor(list(rules)))
-    test = ReplayTest(
+    test = WrittenTest(
         name=session_name(recording),
         recording=recording,
         agent_call=_agent_call(recording, agent),

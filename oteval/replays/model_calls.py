@@ -1,4 +1,8 @@
-"""Recorded model calls, rebuilt from the spans of a trace.
+"""The recorded model calls of a session: recorded HTTP exchanges, or rebuilt from spans.
+
+An exchange belongs to the model call in whose span it was made, or else to the call that ran at
+that time with the same answer. One call may have several exchanges: attempts that failed, and the
+last one. All of them are kept, since an agent makes them again.
 
 A trace has the messages of each call, but seldom the whole request. An emitter may write only the
 messages that are new since the last call; they are completed from the conversation. An answer that
@@ -7,7 +11,7 @@ was cut, redacted or not captured is unknown: it cannot be given back to an agen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +19,7 @@ from ..base.jsontext import loads
 from ..messages import SYSTEM_ROLES
 from ..model import (
     CONTENT_GAPS,
+    Exchange,
     Message,
     RecordedModelCall,
     RecordedRequest,
@@ -22,9 +27,16 @@ from ..model import (
     Trajectory,
     semconv,
 )
-from ..reconstruct import ModelCall, TracedRun, error_text
+from ..reconstruct import ModelCall, TracedRun, error_text, recorded_call
 
-__all__ = ["RebuiltCall", "call_name", "rebuilt_call"]
+__all__ = [
+    "RebuiltCall",
+    "ancestors",
+    "call_name",
+    "join_exchanges",
+    "rebuilt_call",
+    "wire_call",
+]
 
 # Attributes with options of a request, by the option's name in OpenAI's API.
 _SETTINGS = {
@@ -165,9 +177,7 @@ def _settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
         except ValueError:
             parameters = None
         if isinstance(parameters, dict):
-            settings.update(
-                {k: v for k, v in parameters.items() if k in _SETTINGS and v is not None}
-            )
+            settings |= {k: v for k, v in parameters.items() if k in _SETTINGS and v is not None}
     return settings
 
 
@@ -194,3 +204,91 @@ def _status(span: Span) -> int:
         if value.isdigit() and 400 <= int(value) < 600:
             return int(value)
     return 0
+
+
+def wire_call(exchange: Exchange) -> RebuiltCall | None:
+    """The model call that an exchange is, or None if it is not one."""
+    recorded = recorded_call(exchange)
+    return None if recorded is None else RebuiltCall(*recorded)
+
+
+def _distinct(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Sort exchanges by their start, each once: two exporters may have sent the same."""
+    exchanges_by_content: dict[tuple[object, ...], Exchange] = {}
+    for e in sorted(exchanges, key=lambda exchange: (exchange.start_ns, exchange.end_ns)):
+        key = (e.trace_id, e.span_id, e.method, e.url, e.start_ns, e.request_body)
+        exchanges_by_content.setdefault(key, e)
+    return list(exchanges_by_content.values())
+
+
+def join_exchanges(
+    rebuilt: Sequence[RebuiltCall], exchanges: Sequence[Exchange], parents: Mapping[str, str]
+) -> tuple[list[RebuiltCall], list[Exchange]]:
+    """Join the model calls of a session with their exchanges, and list the other exchanges.
+
+    Args:
+        rebuilt: The model calls as the spans have them.
+        exchanges: The recorded exchanges of the session.
+        parents: The id of each span's parent.
+    """
+    if not exchanges:
+        return sorted(rebuilt, key=_start), []
+    by_span = {call.call.span_id: call for call in rebuilt}
+    wired: list[RebuiltCall] = []
+    other_exchanges: list[Exchange] = []
+    covered: set[int] = set()
+    loose: list[RebuiltCall] = []
+    for exchange in _distinct(exchanges):
+        loose_call = wire_call(exchange)
+        above = ancestors(exchange.span_id, parents)
+        owner = next((by_span[span_id] for span_id in above if span_id in by_span), None)
+        if owner is not None:
+            covered.add(id(owner))
+        if loose_call is None:
+            other_exchanges.append(exchange)
+            continue
+        wired.append(loose_call)
+        if owner is None:
+            loose.append(loose_call)
+    left = [call for call in rebuilt if id(call) not in covered]
+    for loose_call in loose:
+        same = _same_call(loose_call.call, left)
+        if same is not None:
+            left.remove(same)
+    return sorted((*wired, *left), key=_start), other_exchanges
+
+
+def _start(rebuilt: RebuiltCall) -> tuple[int, int]:
+    return rebuilt.call.start_ns, rebuilt.call.end_ns
+
+
+def ancestors(span_id: str, parents: Mapping[str, str]) -> Iterator[str]:
+    """Yield a span and the spans above it, by their ids."""
+    seen_ids: set[str] = set()
+    while span_id and span_id not in seen_ids:
+        yield span_id
+        seen_ids.add(span_id)
+        span_id = parents.get(span_id, "")
+
+
+def _same_call(wire: RecordedModelCall, calls: Sequence[RebuiltCall]) -> RebuiltCall | None:
+    """The call that ran around an exchange: one with the same answer, or the only one."""
+    around = [
+        call
+        for call in calls
+        if call.call.start_ns <= wire.start_ns and wire.end_ns <= max(call.call.end_ns, wire.end_ns)
+        if wire.start_ns <= (call.call.end_ns or wire.start_ns)
+    ]
+    answered = [call for call in around if _is_same_answer(call.call.answer, wire.answer)]
+    if answered:
+        return answered[0]
+    unknown = [call for call in around if call.call.answer is None]
+    return unknown[0] if len(unknown) == 1 else None
+
+
+def _is_same_answer(message: Message | None, wire: Message | None) -> bool:
+    if message is None or wire is None:
+        return False
+    if message.tool_calls or wire.tool_calls:
+        return [call.id for call in message.tool_calls] == [call.id for call in wire.tool_calls]
+    return (message.content or "").strip() == (wire.content or "").strip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oteval.replays.redacted_text import is_same_text
+from oteval.replays.text_comparison import is_same_text
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----"
 

@@ -36,7 +36,7 @@ from oteval.views.mcp.arguments import RunFilters
 from oteval.views.mcp.run_views import run_row
 from oteval.model import Message, SpanRef, Trajectory
 from oteval.model.columns import COLUMNS, RunRow
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.views.pages.run_columns import chosen_columns
 from oteval.views.pages.runs import runs_page
 from oteval.views.pages.search import parse_search, suggestions

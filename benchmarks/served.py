@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 _ERROR = re.compile(r"Traceback|\b(?:\w*error|\w*exception|failed|lost|refused)\b", re.I)
 
 
-def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(holds: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Return a condition's value once it is true; raise TimeoutError if it stays false."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -87,7 +87,7 @@ class Served:
         heard.set()
 
     def get(
-        self, path: str, headers: Mapping[str, str] | None = None, timeout: float = 30
+        self, path: str, headers: Mapping[str, str] | None = None, timeout: float = 120
     ) -> tuple[int, bytes]:
         """Return the status and body of an answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=timeout)
@@ -102,7 +102,7 @@ class Served:
         self, path: str, body: bytes, content: str = "application/x-protobuf", **headers: str
     ) -> tuple[int, bytes, Mapping[str, str]]:
         """Return the status, body and headers of an answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=120)
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
             connection.request("POST", path, body, {"content-type": content, **fields})

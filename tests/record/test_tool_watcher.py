@@ -328,7 +328,7 @@ def test_broken_bodies_are_no_calls(watcher: ToolWatcher, body: bytes) -> None:
     watcher.requested(exchange)
     watcher.answered(exchange)
 
-    assert not watcher._asked
+    assert not watcher._requested
 
 
 def test_a_call_of_an_answer_that_broke_off_is_not_taken_for_the_repeated_one(

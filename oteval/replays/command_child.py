@@ -32,7 +32,7 @@ from .verified import VerifiedSession
 from .verify_worker import waits_at
 from .what_if_session import session_of
 
-__all__ = ["start", "watch_main_program"]
+__all__ = ["start"]
 
 
 def start(settings: Mapping[str, Any]) -> None:
@@ -49,7 +49,7 @@ def start(settings: Mapping[str, Any]) -> None:
     session.__enter__()
     atexit.register(process.end)
     os.register_at_fork(after_in_child=process.forked)
-    watch_main_program(session.player)
+    _watch_main_program(session.player)
 
 
 class _ReplayedProcess:
@@ -105,7 +105,7 @@ class _ReplayedProcess:
 _MOST_LOOKS = 30
 
 
-def watch_main_program(player: Player) -> None:
+def _watch_main_program(player: Player) -> None:
     """Take over the functions of tools before the program of this process calls any function.
 
     Nothing is watched if a debugger or a measurement of coverage traces the program.

@@ -25,7 +25,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, ModuleType
 from typing import Any
@@ -47,7 +47,7 @@ from .divergence import Divergence
 from .open_replays import OpenReplay, current_replay, has_context, has_open_replay, replay_of_call
 from .patches import Patches
 
-__all__ = ["audit", "network_guard"]
+__all__ = ["network_guard"]
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _RESOLVERS = ("gethostbyname", "gethostbyname_ex", "gethostbyaddr")
@@ -83,7 +83,7 @@ class _Guard:
             _patch_names(self._patches)
             guard_fork_exec(self._patches)
             carry_into_processes(self._patches)
-            audit(_AUDITED)
+            _add_audit_hook()
             self._imports = ImportHook(_PATCHED_MODULES, self._patch_module)
             self._imports.install()
 
@@ -290,6 +290,18 @@ _AUDITED: dict[str, Callable[..., None]] = {
 }
 
 
+@functools.cache
+def _add_audit_hook() -> None:
+    """Audit calls from now on, while a replay is open; such a hook cannot be removed."""
+    sys.addaudithook(_audit)
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    handler = _AUDITED.get(event)
+    if handler is not None and has_open_replay():
+        handler(*arguments)
+
+
 def _of_addrinfo(entries: Any) -> list[str]:
     return [str(entry[4][0]) for entry in entries]
 
@@ -447,27 +459,3 @@ _NATIVE_CLIENTS: dict[str, Callable[[Patches, Any], None]] = {
 _PATCHED_MODULES = {**_NATIVE_CLIENTS, **CHILD_MODULES}
 
 _GUARD = _Guard()
-
-
-_lock = threading.Lock()
-_handlers: dict[str, Callable[..., None]] = {}
-
-
-def audit(handlers: Mapping[str, Callable[..., None]]) -> None:
-    """Call handlers before audited calls from now on, while a replay is open.
-
-    Args:
-        handlers: Functions by the name of an audit event, called with its arguments. An exception
-            stops the call.
-    """
-    with _lock:
-        is_first = not _handlers
-        _handlers.update(handlers)
-    if is_first:
-        sys.addaudithook(_hook)
-
-
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    handler = _handlers.get(event)
-    if handler is not None and has_open_replay():
-        handler(*arguments)

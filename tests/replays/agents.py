@@ -110,5 +110,7 @@ async def parallel_agent(
 
     waits = delays or [0.0] * len(questions)
     async with async_client(url) as models:
-        jobs = (ask(models, one, delay) for one, delay in zip(questions, waits, strict=True))
+        jobs = (
+            ask(models, question, delay) for question, delay in zip(questions, waits, strict=True)
+        )
         return list(await asyncio.gather(*jobs))

@@ -117,12 +117,17 @@ def write_clerk(folder: Path) -> None:
 
 def clerk_recording(*questions: str, tools: Sequence[RecordedToolCall] = ()) -> Recording:
     """Return the recording of a session: each turn refunds order 17."""
-    found = shop_recording(*questions)
-    calls = [each for call in found.model_calls if call.answer for each in call.answer.tool_calls]
+    recording = shop_recording(*questions)
+    calls = [
+        tool_call
+        for call in recording.model_calls
+        if call.answer
+        for tool_call in call.answer.tool_calls
+    ]
     executed = [
         RecordedToolCall(call.name, call.arguments, "refunded", call_id=call.id) for call in calls
     ]
-    return replace(found, tool_calls=(*executed, *tools))
+    return replace(recording, tool_calls=(*executed, *tools))
 
 
 def clerk_file(folder: Path, *questions: str, **options: Any) -> Path:
@@ -135,7 +140,7 @@ def clerk_file(folder: Path, *questions: str, **options: Any) -> Path:
 
 def clerk(body: Body, _number: int) -> Reply:
     """Script: the model asks for the refund of order 17, then answers like the recorded one."""
-    questions = [each["content"] for each in body["messages"] if each["role"] == "user"]
+    questions = [message["content"] for message in body["messages"] if message["role"] == "user"]
     if body["messages"][-1]["role"] == "tool":
         return completion(f"{questions[-1]}: done")
     return tool_request(("refund", json.dumps({"order": 17})))

@@ -131,8 +131,8 @@ def desk_recording(monkeypatch: pytest.MonkeyPatch) -> Recording:
         _tool("refund", first.end_ns + 300, {"order": 17}, "done", "call_2"),
     ]
     assert second.start_ns > spans[-1].end_ns
-    found = recording_of(log.exchanges, spans)
-    return replace(found, session="4f2a91c0d1e2f3a4", inputs=(QUESTION,))
+    recording = recording_of(log.exchanges, spans)
+    return replace(recording, session="4f2a91c0d1e2f3a4", inputs=(QUESTION,))
 
 
 def _tool(

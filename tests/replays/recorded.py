@@ -109,10 +109,12 @@ def recording_of(
     exchanges: Sequence[Exchange], tools: Sequence[RecordedToolCall] = (), **fields: Any
 ) -> Recording:
     """Return the recording that exchanges make up."""
-    asked = [one for one in exchanges if api_of(one.method, one.url)]
-    calls = tuple(map(model_call, sorted(asked, key=lambda one: one.start_ns)))
-    others = tuple(one for one in exchanges if not api_of(one.method, one.url))
-    return Recording("session-1", "wire", (), (), calls, tuple(tools), others, **fields)
+    model_exchanges = [exchange for exchange in exchanges if api_of(exchange.method, exchange.url)]
+    calls = tuple(map(model_call, sorted(model_exchanges, key=lambda exchange: exchange.start_ns)))
+    other_exchanges = tuple(
+        exchange for exchange in exchanges if not api_of(exchange.method, exchange.url)
+    )
+    return Recording("session-1", "wire", (), (), calls, tuple(tools), other_exchanges, **fields)
 
 
 def record(
@@ -132,7 +134,7 @@ def host_of(server: Server) -> str:
 
 def tool_request(*calls: tuple[str, str], call_id: str = "call_") -> Reply:
     """Return a completion that asks for tools: names and JSON arguments."""
-    asked = [
+    model_calls = [
         {
             "id": f"{call_id}{number}",
             "type": "function",
@@ -140,7 +142,7 @@ def tool_request(*calls: tuple[str, str], call_id: str = "call_") -> Reply:
         }
         for number, (name, arguments) in enumerate(calls, 1)
     ]
-    message = {"role": "assistant", "content": None, "tool_calls": asked}
+    message = {"role": "assistant", "content": None, "tool_calls": model_calls}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "scripted"}
     return Reply({**head, "choices": [choice]})

@@ -24,6 +24,6 @@ def recorded_agent(agent: Callable[[], Any]) -> Recording:
 
 def recording_of_spans(spans: list[Span]) -> Recording:
     """Return the recording that the spans of one session make up."""
-    members = tuple(one.id for one in reconstruct(spans, []))
+    members = tuple(trajectory.id for trajectory in reconstruct(spans, []))
     traces = tuple(dict.fromkeys(span.trace_id for span in spans))
     return recording_of(StoredSession("session-1", "trace", members, traces), spans, [])

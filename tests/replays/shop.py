@@ -105,13 +105,13 @@ def shop_recording(
         messages.append({"role": "user", "content": question})
         call = {"id": f"c{len(messages)}", "type": "function"}
         call["function"] = {"name": "refund", "arguments": '{"order": 17}'}
-        asked = {"role": "assistant", "content": None, "tool_calls": [call]}
-        exchanges.append(_exchange(messages, asked, len(exchanges)))
+        tool_request = {"role": "assistant", "content": None, "tool_calls": [call]}
+        exchanges.append(_exchange(messages, tool_request, len(exchanges)))
         result = {"role": "tool", "tool_call_id": call["id"], "content": "refunded"}
-        messages += [asked, result]
-        said = {"role": "assistant", "content": f"{question}: done"}
-        exchanges.append(_exchange(messages, said, len(exchanges)))
-        messages.append(said)
+        messages += [tool_request, result]
+        reply = {"role": "assistant", "content": f"{question}: done"}
+        exchanges.append(_exchange(messages, reply, len(exchanges)))
+        messages.append(reply)
     name = session or "-".join(questions).replace(" ", "_")
     calls = tuple(map(model_call, exchanges))
     return Recording(name, "wire", inputs=tuple(questions), model_calls=calls)

@@ -186,14 +186,14 @@ def test_answers_of_sub_agents_belong_to_their_questions() -> None:
 
         @oteval.agent
         def lead(question: str) -> str:
-            for each in answers:
-                checker(*each)
+            for answer in answers:
+                checker(*answer)
             return "done"
 
         return lambda: lead("Check both")
 
     recording = recorded_agent(run(("a", "yes"), ("b", "no")))
-    assert [one.agent for one in recording.answers] == ["lead", "checker", "checker"]
+    assert [answer.agent for answer in recording.answers] == ["lead", "checker", "checker"]
 
     with oteval.replay(recording):
         run(("b", "no"), ("a", "yes"))()
@@ -321,8 +321,10 @@ def test_what_the_target_returns_has_the_answer_of_a_frameworks_agent(
 
     divergences = answers.divergences()
 
-    assert [one.kind for one in divergences] == ([] if is_same else ["answer"])
-    assert [one.line for one in divergences] == ([] if is_same else ["shop.py:3 in ask"])
+    assert [divergence.kind for divergence in divergences] == ([] if is_same else ["answer"])
+    assert [divergence.line for divergence in divergences] == (
+        [] if is_same else ["shop.py:3 in ask"]
+    )
 
 
 def test_the_recorded_answer_of_a_framework() -> None:
@@ -346,12 +348,12 @@ def test_the_recorded_answer_of_a_framework() -> None:
 )
 def test_a_recorded_exception_of_the_agent_is_expected(text: str, status: str) -> None:
     """An agent that ended with an exception passes if it ends with the same one."""
-    exchanges = [one.exchange for one in shop_recording("Refund 17").model_calls]
+    exchanges = [call.exchange for call in shop_recording("Refund 17").model_calls]
     recording = Recording(
         "session-1",
         "wire",
         inputs=("Refund 17",),
-        exchanges=tuple(one for one in exchanges if one is not None),
+        exchanges=tuple(exchange for exchange in exchanges if exchange is not None),
         answers=(RecordedAnswer("clerk", error="ValueError: no such order"),),
     )
 

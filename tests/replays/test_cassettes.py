@@ -73,10 +73,10 @@ def test_a_cassette_is_the_same_after_writing_and_reading(tmp_path: Path) -> Non
 
     write_cassette(exchanges, tmp_path / "c.yaml")
 
-    found = read_cassette(tmp_path / "c.yaml")
-    assert [one.request_body for one in found] == ["é".encode(), b""]
-    assert [one.response_body for one in found] == [b"", b"\x00\xff"]
-    assert [(one.status, dict(one.response_headers)) for one in found] == [
+    restored = read_cassette(tmp_path / "c.yaml")
+    assert [exchange.request_body for exchange in restored] == ["é".encode(), b""]
+    assert [exchange.response_body for exchange in restored] == [b"", b"\x00\xff"]
+    assert [(exchange.status, dict(exchange.response_headers)) for exchange in restored] == [
         (200, {"x": "1"}),
         (500, {}),
     ]

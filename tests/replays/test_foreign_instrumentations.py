@@ -113,8 +113,8 @@ def test_one_edit_is_one_divergence(
     with pytest.raises(ReplayDiverged), oteval.replay(recording, tools="run") as replay:
         ask(NOWHERE, api, tools, edit.get("system", SYSTEM))
 
-    (found,) = replay.result.divergences
-    assert (found.kind, found.call) == (kind, call)
+    (divergence,) = replay.result.divergences
+    assert (divergence.kind, divergence.call) == (kind, call)
 
 
 def test_tools_are_answered_from_the_calls_in_the_messages(
@@ -141,8 +141,8 @@ def test_a_tool_called_with_other_arguments_is_one_divergence(
     with pytest.raises(ReplayDiverged), oteval.replay(recording) as replay:
         ask(NOWHERE, api, tools)
 
-    (found,) = replay.result.divergences
-    assert found.kind == "tool_call"
+    (divergence,) = replay.result.divergences
+    assert divergence.kind == "tool_call"
 
 
 def untouchable() -> dict[str, Callable[..., str]]:

@@ -58,20 +58,20 @@ def numbers(session: str) -> list[object]:
 
 def test_random_numbers_and_uuids_depend_on_the_session_and_the_call() -> None:
     """Two replays of a session draw the same numbers, and those of another session others."""
-    one, again, other = numbers("a"), numbers("a"), numbers("b")
+    first, again, second = numbers("a"), numbers("a"), numbers("b")
 
-    assert one == again
-    assert not set(one) & set(other)
-    assert len(set(one)) == len(one)
+    assert first == again
+    assert not set(first) & set(second)
+    assert len(set(first)) == len(first)
 
 
 def test_uuids_are_valid() -> None:
     """They have their version, and differ within a call."""
     with freeze(["uuid"], session="s", start_ns=START):
-        made = [uuid.uuid4(), uuid.uuid4(), uuid.uuid1()]
+        uuids = [uuid.uuid4(), uuid.uuid4(), uuid.uuid1()]
 
-    assert [one.version for one in made] == [4, 4, 1]
-    assert len(set(made)) == 3
+    assert [value.version for value in uuids] == [4, 4, 1]
+    assert len(set(uuids)) == 3
 
 
 def test_generators_are_restored() -> None:
@@ -100,9 +100,9 @@ def test_generators_are_restored() -> None:
 def test_secrets_stay_random() -> None:
     """A key that a replayed agent makes must not be predictable."""
     with freeze(FREEZABLE, session="s", start_ns=START):
-        one = secrets.token_hex()
+        token = secrets.token_hex()
     with freeze(FREEZABLE, session="s", start_ns=START):
-        assert secrets.token_hex() != one
+        assert secrets.token_hex() != token
 
 
 def test_one_replay_at_a_time_freezes() -> None:

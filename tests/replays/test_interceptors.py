@@ -232,7 +232,7 @@ def hand_over(reason: str) -> Command[Any]:
 def test_tools_are_found_by_name_wherever_the_agent_keeps_them() -> None:
     """A tool of which no object exists, or that moves a graph, is not answered."""
     clerk = OpenAIAgent("clerk")
-    kept = {
+    originals = {
         "tools": [StructuredTool.from_function(refund, name="graph_refund"), Refund()],
         "moves": StructuredTool.from_function(hand_over, name="hand_over"),
         "function": function_tool(refund, name_override="function_refund"),
@@ -248,7 +248,7 @@ def test_tools_are_found_by_name_wherever_the_agent_keeps_them() -> None:
         }
     )
 
-    assert kept
+    assert originals
     assert names == {
         "graph_refund": "LangChain tool StructuredTool, answered",
         "class_refund": "LangChain tool Refund, answered",
@@ -260,12 +260,12 @@ def test_tools_are_found_by_name_wherever_the_agent_keeps_them() -> None:
 
 def test_all_tools_with_a_name_must_be_answered() -> None:
     """Of two tools with one name, either may be the one that runs."""
-    one = StructuredTool.from_function(refund, name="twice")
+    refunding = StructuredTool.from_function(refund, name="twice")
     assert list(intercepted_names({"twice"})) == ["twice"]
-    other = StructuredTool.from_function(hand_over, name="twice")
+    handing_over = StructuredTool.from_function(hand_over, name="twice")
 
     assert intercepted_names({"twice"}) == {}
-    assert (one.name, other.name) == ("twice", "twice")
+    assert (refunding.name, handing_over.name) == ("twice", "twice")
 
 
 def test_a_tool_that_runs_by_another_method_is_not_answered() -> None:
@@ -360,8 +360,8 @@ async def test_a_method_is_answered_in_every_subclass_whenever_it_is_defined(
         assert answers == ["recorded"] * 2
         assert items == list("recorded")
 
-    asked = [{"order": 18, "amount": 2}, {"order": 18}, {"order": 18}]
-    assert hook.asked == [("refund", arguments) for arguments in asked] * 2
+    calls = [{"order": 18, "amount": 2}, {"order": 18}, {"order": 18}]
+    assert hook.asked == [("refund", arguments) for arguments in calls] * 2
     assert ran == []
 
 
@@ -394,7 +394,7 @@ async def test_a_tool_that_runs_by_its_base_class_is_asked_about_once(
 @pytest.mark.parametrize(
     "entry",
     [entry for entry in INTERCEPTORS if not entry.is_optional],
-    ids=lambda one: f"{one.module}:{one.owner}:{one.methods[0]}",
+    ids=lambda entry: f"{entry.module}:{entry.owner}:{entry.methods[0]}",
 )
 def test_a_framework_without_the_method_is_not_supported(entry: ToolInterceptor) -> None:
     """Its tools would act during a replay: the import fails, and says what to do."""

@@ -106,8 +106,8 @@ def test_a_command_verifies_all_runs_of_its_invocation(shop: Shop) -> None:
     ]
     assert len(ids) == 2
 
-    for named in ([], ids[:1], ids[1:], ids):
-        status, rows = shop.verify(*named, "--", sys.executable, "agent.py")
+    for chosen_ids in ([], ids[:1], ids[1:], ids):
+        status, rows = shop.verify(*chosen_ids, "--", sys.executable, "agent.py")
 
         assert (status, [row["status"] for row in rows]) == (0, ["passed"])
         assert rows[0]["model_calls"] == {"recorded": 4, "served": 4}

@@ -48,9 +48,9 @@ SENT: list[dict[str, Any]] = [
 def step(trace: int, number: int, operation: str, parent: int = 0, **attributes: Any) -> Span:
     """Return a span of the conversation that takes five nanoseconds."""
     common = {"gen_ai.operation.name": operation, "gen_ai.conversation.id": "talk"}
-    made = span(trace, number, attributes={**common, **attributes})
+    new_span = span(trace, number, attributes={**common, **attributes})
     return replace(
-        made,
+        new_span,
         end_ns=number + 5,
         parent_id=f"{parent:016x}" if parent else "",
         resource={"service.name": "shop"},
@@ -81,8 +81,8 @@ def interrupted(*, is_same_trace: bool) -> Recording:
     ]
     if not is_same_trace:
         spans.insert(2, replace(step(2, 40, "invoke_agent"), end_ns=90))
-    members = tuple(one.id for one in reconstruct(spans))
-    traces = tuple(dict.fromkeys(one.trace_id for one in spans))
+    members = tuple(trajectory.id for trajectory in reconstruct(spans))
+    traces = tuple(dict.fromkeys(member.trace_id for member in spans))
     return recording_of(StoredSession("talk", "conversation", members, traces), spans, [])
 
 

@@ -127,10 +127,10 @@ def test_a_tools_own_result_is_kept_beside_the_models(oteval: Run) -> None:
     conversation = oteval("trajectories", "--json").rows[0]["conversation_id"]
     assert oteval("replay", "cassette", conversation, "-o", "own.jsonl").status == 0
 
-    weather = [one for one in load("own.jsonl").tool_calls if one.name == "get_weather"]
+    weather = [call for call in load("own.jsonl").tool_calls if call.name == "get_weather"]
 
-    assert [one.own_result for one in weather] == [own, own]
-    assert all("Paris" in one.result or "Tokyo" in one.result for one in weather if one.result)
+    assert [call.own_result for call in weather] == [own, own]
+    assert all("Paris" in call.result or "Tokyo" in call.result for call in weather if call.result)
 
 
 def _attributes(trace: Any, key: str) -> list[Any]:

@@ -44,10 +44,10 @@ def blocked(work: Callable[[], object], **options: Any) -> Any:
     """Run a function in a replay, which must diverge; return the divergence."""
     with pytest.raises(ReplayDiverged) as caught, oteval.replay(EMPTY, **options) as replay:
         work()
-    (found,) = replay.result.divergences
-    assert caught.value.divergence is found
-    assert found.kind == "network"
-    return found
+    (divergence,) = replay.result.divergences
+    assert caught.value.divergence is divergence
+    assert divergence.kind == "network"
+    return divergence
 
 
 def post_by_urllib(url: str) -> None:
@@ -140,11 +140,11 @@ def test_no_client_reaches_the_network(
     address: tuple[str, int], work: Callable[[str, int], object], client: str
 ) -> None:
     """The divergence names the address, the client and the line of the agent's code."""
-    found = blocked(lambda: work(*address))
+    divergence = blocked(lambda: work(*address))
 
-    assert found.actual == f"{address[0]}:{address[1]}"
-    assert found.summary.startswith(client or "the agent tried")
-    assert "test_network_guard.py:" in found.line
+    assert divergence.actual == f"{address[0]}:{address[1]}"
+    assert divergence.summary.startswith(client or "the agent tried")
+    assert "test_network_guard.py:" in divergence.line
 
 
 @pytest.mark.parametrize(
@@ -158,10 +158,10 @@ def test_no_client_reaches_the_network(
 )
 def test_no_name_is_resolved(work: Callable[[str], object]) -> None:
     """Names are blocked before a server of names is asked, on event loops as well."""
-    found = blocked(lambda: work("api.example.com"))
+    divergence = blocked(lambda: work("api.example.com"))
 
-    assert "api.example.com" in found.summary
-    assert "test_network_guard.py:" in found.line
+    assert "api.example.com" in divergence.summary
+    assert "test_network_guard.py:" in divergence.line
 
 
 def test_a_swallowed_attempt_still_diverges(address: tuple[str, int]) -> None:
@@ -177,18 +177,18 @@ def test_a_swallowed_attempt_still_diverges(address: tuple[str, int]) -> None:
 def test_a_connection_from_before_is_blocked(address: tuple[str, int]) -> None:
     """Connections that a pool opened before the replay send nothing."""
     with socket.create_connection(address) as sock:
-        found = blocked(lambda: sock.sendall(b"GET / HTTP/1.1\r\n\r\n"))
+        divergence = blocked(lambda: sock.sendall(b"GET / HTTP/1.1\r\n\r\n"))
 
-    assert found.actual == f"{address[0]}:{address[1]}"
+    assert divergence.actual == f"{address[0]}:{address[1]}"
 
 
 def test_a_channel_from_before_is_blocked(address: tuple[str, int]) -> None:
     """Channels of gRPC that were opened before the replay make no calls."""
     with grpc.insecure_channel(f"{address[0]}:{address[1]}") as channel:
         call = channel.unary_unary("/service/method")
-        found = blocked(lambda: call(b""))
+        divergence = blocked(lambda: call(b""))
 
-    assert found.summary.startswith("grpc tried to connect")
+    assert divergence.summary.startswith("grpc tried to connect")
 
 
 def test_httpx_is_not_sent_either(address: tuple[str, int]) -> None:
@@ -212,7 +212,7 @@ def test_misses_that_are_errors_are_refused_connections(address: tuple[str, int]
             grpc.insecure_channel(f"{address[0]}:{address[1]}")
 
     # The same address counts once.
-    assert [one.kind for one in replay.result.divergences] == ["network", "network"]
+    assert [divergence.kind for divergence in replay.result.divergences] == ["network", "network"]
 
 
 @pytest.mark.parametrize("entry", ["127.0.0.1:{port}", "localhost:{port}", "127.0.0.1"])
@@ -263,10 +263,10 @@ def test_servers_of_the_agent_work() -> None:
         async with await asyncio.start_server(greet, "localhost", 0) as server:
             host, port = server.sockets[0].getsockname()[:2]
             reader, writer = await asyncio.open_connection(host, port)
-            found = await reader.read()
+            data = await reader.read()
             writer.close()
             await writer.wait_closed()
-            return found
+            return data
 
     with oteval.replay(EMPTY, allow=["localhost"]):
         assert asyncio.run(main()) == b"hello"
@@ -275,11 +275,11 @@ def test_servers_of_the_agent_work() -> None:
 def test_event_loops_and_socket_pairs_work() -> None:
     """Event loops and socket pairs need no network."""
     with oteval.replay(EMPTY) as replay:
-        one, other = socket.socketpair()
-        one.sendall(b"x")
-        assert other.recv(1) == b"x"
-        one.close()
-        other.close()
+        left, right = socket.socketpair()
+        left.sendall(b"x")
+        assert right.recv(1) == b"x"
+        left.close()
+        right.close()
         asyncio.run(asyncio.sleep(0))
 
     assert replay.result.passed

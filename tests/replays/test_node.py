@@ -45,7 +45,7 @@ def record(oteval: Run, *options: str) -> str:
             timeout=SECONDS,
             stdout=subprocess.PIPE,
         )
-    Path("spans.jsonl").write_bytes(b"\n".join(one.body for one in receiver.arrived))
+    Path("spans.jsonl").write_bytes(b"\n".join(arrival.body for arrival in receiver.arrived))
     assert oteval("ingest", "spans.jsonl").status == 0
     (trajectory,) = oteval("trajectories", "--json").rows
     return str(trajectory["trajectory_id"])

@@ -39,15 +39,15 @@ ASK = "http://models.example/v1/chat/completions"
 
 def request(*messages: tuple[str, str], **fields: Any) -> HttpRequest:
     """Return a request for a chat completion."""
-    shown = [{"role": role, "content": content} for role, content in messages]
-    body = {"model": "gpt-test", "messages": shown, **fields}
+    plain_messages = [{"role": role, "content": content} for role, content in messages]
+    body = {"model": "gpt-test", "messages": plain_messages, **fields}
     return HttpRequest("POST", ASK, {}, json.dumps(body).encode())
 
 
 def rebuilt(*messages: tuple[str, str], answer: str = "Hello", **fields: Any) -> RecordedModelCall:
     """Return a model call as a trace contains it, without its exchange."""
-    asked = RecordedRequest(messages=tuple(Message(*one) for one in messages))
-    return RecordedModelCall(asked, Message("assistant", answer), **fields)
+    model_request = RecordedRequest(messages=tuple(Message(*message) for message in messages))
+    return RecordedModelCall(model_request, Message("assistant", answer), **fields)
 
 
 def recorded(*calls: RecordedModelCall, **fields: Any) -> Recording:
@@ -55,9 +55,9 @@ def recorded(*calls: RecordedModelCall, **fields: Any) -> Recording:
     return Recording("session-1", "semconv", ("rebuilt",), (), calls, **fields)
 
 
-def text_of(player: Player, asked: HttpRequest) -> str:
+def text_of(player: Player, http_request: HttpRequest) -> str:
     """Return the text of the answer to a request."""
-    body = json.loads(player.answer(asked).body)
+    body = json.loads(player.answer(http_request).body)
     return body["choices"][0]["message"]["content"]
 
 
@@ -65,18 +65,18 @@ def test_a_trace_without_exchanges_is_replayed() -> None:
     """The answer is rebuilt; parts of the request that the trace lacks are not compared."""
     player = Player(recorded(rebuilt(("system", "Be kind."), ("user", "Hi"))))
 
-    found = text_of(player, request(("system", "Be kind."), ("user", "Hi"), temperature=0.5))
+    answer = text_of(player, request(("system", "Be kind."), ("user", "Hi"), temperature=0.5))
 
     result = player.finish()
-    assert found == "Hello"
+    assert answer == "Hello"
     assert result.passed
     assert (result.fidelity, result.reasons) == ("semconv", ("rebuilt",))
 
 
 def test_a_failed_call_of_a_trace_is_an_http_error() -> None:
     """The status comes from the error's text, and clients do not try again."""
-    asked = RecordedRequest(messages=(Message("user", "Hi"),))
-    player = Player(recorded(RecordedModelCall(asked, error="RateLimitError: slow down")))
+    model_request = RecordedRequest(messages=(Message("user", "Hi"),))
+    player = Player(recorded(RecordedModelCall(model_request, error="RateLimitError: slow down")))
 
     answer = player.answer(request(("user", "Hi")))
 
@@ -105,19 +105,23 @@ def test_the_intended_call_is_the_most_similar_one() -> None:
 
     player.answer(request(("system", "Write."), ("user", "Draft it")))
 
-    (found,) = player.divergences
-    assert (found.kind, found.call, found.message) == ("prompt", 2, 1)
+    (divergence,) = player.divergences
+    assert (divergence.kind, divergence.call, divergence.message) == ("prompt", 2, 1)
 
 
 def test_the_first_difference_is_the_only_one() -> None:
     """With strict misses, the replay stays at its first divergence."""
     player = Player(recorded(rebuilt(("user", "Hi")), rebuilt(("user", "Bye"))))
 
-    for asked in (request(("user", "Hi!")), request(("user", "Bye")), request(("user", "New"))):
+    for http_request in (
+        request(("user", "Hi!")),
+        request(("user", "Bye")),
+        request(("user", "New")),
+    ):
         with pytest.raises(ReplayDiverged, match="Hi!"):
-            player.answer(asked)
+            player.answer(http_request)
 
-    assert [one.kind for one in player.finish().divergences] == ["prompt"]
+    assert [divergence.kind for divergence in player.finish().divergences] == ["prompt"]
 
 
 def test_other_exchanges_are_replayed() -> None:
@@ -150,11 +154,11 @@ def test_secrets_of_a_request_are_not_compared() -> None:
     assert "sk-live" not in exchange.url
     player = Player(recorded(exchanges=(exchange,)))
 
-    asked = HttpRequest(
+    http_request = HttpRequest(
         "POST", url.format("sk-test-fedcba9876543210"), {}, b'{"password": "battery staple"}'
     )
 
-    assert player.answer(asked).status == 204
+    assert player.answer(http_request).status == 204
 
 
 def test_a_changed_body_of_another_exchange_is_shown() -> None:
@@ -166,8 +170,12 @@ def test_a_changed_body_of_another_exchange_is_shown() -> None:
 
     player.answer(HttpRequest("POST", "https://weather.example", {}, b"Rome"))
 
-    (found,) = player.divergences
-    assert (found.kind, found.recorded, found.actual) == ("extra_call", "Paris", "Rome")
+    (divergence,) = player.divergences
+    assert (divergence.kind, divergence.recorded, divergence.actual) == (
+        "extra_call",
+        "Paris",
+        "Rome",
+    )
 
 
 def test_calls_inside_an_answered_tool_are_not_missing() -> None:
@@ -210,9 +218,9 @@ def test_an_intercepted_tool_that_is_not_called_is_missing() -> None:
     player = Player(recorded(tool_calls=calls))
     player.answer_tool("lookup", {"n": 1})
 
-    (found,) = player.finish().divergences
+    (divergence,) = player.finish().divergences
 
-    assert (found.kind, found.recorded) == (
+    assert (divergence.kind, divergence.recorded) == (
         "missing_call",
         {"name": "lookup", "arguments": {"n": 2}},
     )
@@ -246,10 +254,10 @@ def test_a_decorated_tool_that_is_not_called_is_missing() -> None:
         RecordedToolCall("plain", {}, "x", **times),
     )
 
-    (found,) = Player(recorded(tool_calls=tools)).finish().divergences
+    (divergence,) = Player(recorded(tool_calls=tools)).finish().divergences
     served = Player(recorded(tool_calls=tools), in_process=False).finish()
 
-    assert found.summary == "the agent did not call the tool audit"
+    assert divergence.summary == "the agent did not call the tool audit"
     assert served.passed
 
 
@@ -278,7 +286,7 @@ def test_a_request_that_is_not_sent_is_missing(
     with suppress(ReplayDiverged), replay:
         pass
 
-    summaries = [one.summary for one in replay.divergences]
+    summaries = [divergence.summary for divergence in replay.divergences]
     assert summaries == ["the agent did not send POST https://shop.example/refunds"] * is_missing
 
 
@@ -297,7 +305,7 @@ def test_calls_of_different_messages_have_no_order() -> None:
     calls = [
         rebuilt(("user", name), start_ns=1, end_ns=2) for name in ("first agent", "second agent")
     ]
-    asked = [
+    tool_calls = [
         RecordedModelCall(
             call.request, Message("assistant", None, (ToolCall("go", {"n": n}, f"call_{n}"),))
         )
@@ -307,7 +315,7 @@ def test_calls_of_different_messages_have_no_order() -> None:
         RecordedToolCall("go", {"n": n}, "x", call_id=f"call_{n}", start_ns=n + 1, end_ns=n + 2)
         for n in range(2)
     )
-    player = Player(recorded(*asked, tool_calls=tools))
+    player = Player(recorded(*tool_calls, tool_calls=tools))
 
     assert player.answer_tool("go", {"n": 1})
     assert player.answer_tool("go", {"n": 0})

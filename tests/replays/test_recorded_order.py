@@ -21,8 +21,8 @@ def events_of(intervals: Sequence[tuple[int, int]], thread: str = "main") -> lis
     ]
 
 
-def precedes(one: RecordedEvent, other: RecordedEvent) -> bool:
-    return one.end_ns < other.start_ns
+def precedes(earlier: RecordedEvent, later: RecordedEvent) -> bool:
+    return earlier.end_ns < later.start_ns
 
 
 def reported(events: Sequence[RecordedEvent], order: Sequence[int]) -> list[tuple[int, str]]:
@@ -47,8 +47,8 @@ def test_every_violation_of_an_order_of_intervals_is_reported(
 
     late = {
         index
-        for place, index in enumerate(order)
-        if any(precedes(events[index], events[other]) for other in order[:place])
+        for position, index in enumerate(order)
+        if any(precedes(events[index], events[earlier_index]) for earlier_index in order[:position])
     }
 
     assert names(events, order) == late
@@ -63,8 +63,8 @@ def test_every_linear_extension_passes(intervals: list[tuple[int, int]]) -> None
     for order in permutations(range(len(events))):
         is_allowed = not any(
             precedes(events[later], events[earlier])
-            for place, later in enumerate(order)
-            for earlier in order[:place]
+            for position, later in enumerate(order)
+            for earlier in order[:position]
         )
         assert (not reported(events, order)) == is_allowed
 
@@ -77,20 +77,23 @@ def test_every_linear_extension_passes(intervals: list[tuple[int, int]]) -> None
     st.sampled_from(["thread", "conversation"]),
 )
 def test_two_strands_at_the_same_time_may_be_merged_in_any_way(
-    durations: list[int], others: list[int], delay: int, random: object, kind: str
+    durations: list[int], other_durations: list[int], delay: int, random: object, kind: str
 ) -> None:
     """Of threads or conversations that overlapped, each keeps its own order and no other."""
 
     def strand(name: str, lengths: list[int], start: int) -> list[RecordedEvent]:
-        found = []
+        reports = []
         for number, length in enumerate(lengths):
             labels = {"thread": f"task {name}"} if kind == "thread" else {"conversation": name}
             end = start + 2 * length
-            found.append(RecordedEvent(f"{name}{number}", start, end, **labels))
+            reports.append(RecordedEvent(f"{name}{number}", start, end, **labels))
             start = end + 2
-        return found
+        return reports
 
-    events = [*strand("a", durations, 1), *strand("b", others, 1 + min(delay, durations[0]))]
+    events = [
+        *strand("a", durations, 1),
+        *strand("b", other_durations, 1 + min(delay, durations[0])),
+    ]
     first, second = list(range(len(durations))), list(range(len(durations), len(events)))
     order = []
     while first or second:

@@ -106,41 +106,43 @@ def test_the_next_request_has_the_same_objects(url: str, key: str, turn: list[An
     """In every API, only the messages after those of the last request are read."""
     api = api_of("POST", f"http://models.example{url}")
     assert api is not None
-    asked = [{"role": "user", "content": "go"}, *turn]
+    messages = [{"role": "user", "content": "go"}, *turn]
     first, second = (
         api.parse_request(json.dumps({"model": "m", key: items}).encode()).messages
-        for items in (asked, [*asked, *turn])
+        for items in (messages, [*messages, *turn])
     )
 
     assert len(second) == len(first) + 2
-    assert all(one is other for one, other in zip(first, second, strict=False))
+    assert all(
+        message is same_message for message, same_message in zip(first, second, strict=False)
+    )
 
 
 def _thread(chance: random.Random, length: int) -> list[Message]:
     """Return messages of few different contents: some with calls, results in any order."""
-    made = []
+    messages = []
     for _ in range(length):
         role = chance.choice(("system", "user", "assistant", "tool", "tool"))
         ids = [f"c{chance.randint(1, 3)}" for _ in range(chance.randint(0, 2))]
         calls = tuple(ToolCall("f", {"n": name}, name) for name in ids)
         if role == "assistant":
-            made.append(Message(role, "a", calls))
+            messages.append(Message(role, "a", calls))
         else:
             answered = f"c{chance.randint(1, 3)}" if role == "tool" else ""
-            made.append(Message(role, f"on 2026-01-0{chance.randint(1, 2)}", (), answered))
-    return made
+            messages.append(Message(role, f"on 2026-01-0{chance.randint(1, 2)}", (), answered))
+    return messages
 
 
 def _threads(chance: random.Random) -> list[list[Message]]:
     """Return the messages of requests, most of which go on with an earlier one."""
-    found: list[list[Message]] = [[]]
+    histories: list[list[Message]] = [[]]
     for _ in range(12):
-        before = chance.choice(found)
+        before = chance.choice(histories)
         start = before[: chance.randint(0, len(before))] if chance.random() < 0.2 else before
         if chance.random() < 0.2:
-            start = [replace(one) for one in start]  # equal, but other objects
-        found.append([*start, *_thread(chance, chance.randint(0, 3))])
-    return found
+            start = [replace(message) for message in start]  # equal, but other objects
+        histories.append([*start, *_thread(chance, chance.randint(0, 3))])
+    return histories
 
 
 @pytest.mark.parametrize("patterns", [(), (r"\d{4}-\d\d-\d\d",)])
@@ -156,17 +158,19 @@ def test_a_canonical_request_does_not_depend_on_those_before(patterns: Sequence[
 def test_new_messages_are_those_after_the_longest_known_beginning() -> None:
     """Compared with the definition: one of two lists is the whole beginning of the other."""
     for seed in range(60):
-        conversation, known = Conversation(), list[list[Any]]()
+        conversation, histories = Conversation(), list[list[Any]]()
         for messages in _threads(random.Random(seed)):
-            spoken = [one for one in messages if one.role != "system"]
-            keys = [(one.role, one.content, one.tool_calls) for one in spoken]
-            pairs = [(keys[: len(other)], other[: len(keys)]) for other in known]
-            shared = max((len(one) for one, other in pairs if one == other), default=0)
+            spoken = [message for message in messages if message.role != "system"]
+            keys = [(message.role, message.content, message.tool_calls) for message in spoken]
+            pairs = [(keys[: len(history)], history[: len(keys)]) for history in histories]
+            shared = max(
+                (len(beginning) for beginning, history in pairs if beginning == history), default=0
+            )
 
             new = conversation.add(messages, None)
 
-            assert [one for one in new if one.role != "system"] == spoken[shared:]
-            known.append(keys)
+            assert [message for message in new if message.role != "system"] == spoken[shared:]
+            histories.append(keys)
 
 
 def test_a_file_gives_equal_messages_as_one_object(tmp_path: Path) -> None:
@@ -174,10 +178,12 @@ def test_a_file_gives_equal_messages_as_one_object(tmp_path: Path) -> None:
     recording = shop_recording("Refund 17", "Refund 18")
     save(recording, tmp_path / "one.jsonl")
 
-    found = load(tmp_path / "one.jsonl")
+    loaded = load(tmp_path / "one.jsonl")
 
-    assert isinstance(found, Recording)
-    assert found == recording
-    first, *others = (call.request.messages for call in found.model_calls)
-    for messages in others:
-        assert all(one is other for one, other in zip(first, messages, strict=False))
+    assert isinstance(loaded, Recording)
+    assert loaded == recording
+    first, *later = (call.request.messages for call in loaded.model_calls)
+    for messages in later:
+        assert all(
+            message is same_message for message, same_message in zip(first, messages, strict=False)
+        )

@@ -101,17 +101,19 @@ def test_two_steps_in_the_other_order(early: str, late: str) -> None:
     """Of each pair of kinds, the steps have an order, and the divergence names both."""
     player = Player(SESSION)
     names = list(STEPS)
-    place = names.index(early)
-    names[place : place + 2] = late, early
+    index = names.index(early)
+    names[index : index + 2] = late, early
 
     with suppress(ReplayDiverged):
         for name in names:
             STEPS[name](player)
 
-    (found,) = player.finish().divergences
-    assert found.kind == "order"
-    assert found.summary == f"{late} came before {early}, which ended before it in the recording"
-    assert (found.recorded, found.actual) == ([early, late], [late, early])
+    (divergence,) = player.finish().divergences
+    assert divergence.kind == "order"
+    assert (
+        divergence.summary == f"{late} came before {early}, which ended before it in the recording"
+    )
+    assert (divergence.recorded, divergence.actual) == ([early, late], [late, early])
 
 
 def test_two_tools_keep_their_own_kind() -> None:
@@ -136,7 +138,9 @@ def test_two_tools_keep_their_own_kind() -> None:
         pytest.param(
             replace(
                 SESSION,
-                exchanges=tuple(replace(one, start_ns=0, end_ns=0) for one in SESSION.exchanges),
+                exchanges=tuple(
+                    replace(exchange, start_ns=0, end_ns=0) for exchange in SESSION.exchanges
+                ),
             ),
             ["POST https://bank.example/debit", *(name for name in STEPS if "debit" not in name)],
             id="unknown times",
@@ -176,12 +180,12 @@ def test_a_request_inside_an_answered_tool_is_not_out_of_order() -> None:
 
 def test_tools_that_were_timed_by_another_clock_have_no_order_with_model_calls() -> None:
     """A tool cannot begin before the model asks for it: its process has another clock."""
-    asked = replace(
+    session = replace(
         call("Look", 1000), answer=Message("assistant", None, (ToolCall("look", {}, "call_1"),))
     )
     player = Player(
         Recording(
-            "s", "wire", model_calls=(asked,), tool_calls=(tool("look", 20, call_id="call_1"),)
+            "s", "wire", model_calls=(session,), tool_calls=(tool("look", 20, call_id="call_1"),)
         )
     )
     asks("Look")(player)
@@ -194,7 +198,7 @@ def test_sub_agents_at_the_same_time_have_no_order() -> None:
     """That one call of the first ended before one of the second began is chance."""
     first = [call(f"first {step}", 10 + step * 20, thread="task 1") for step in range(2)]
     second = [call(f"second {step}", 12 + step * 20, thread="task 2") for step in range(2)]
-    calls = tuple(sorted((*first, *second), key=lambda one: one.start_ns))
+    calls = tuple(sorted((*first, *second), key=lambda call: call.start_ns))
 
     for texts in (
         ["first 0", "first 1", "second 0", "second 1"],
@@ -240,16 +244,16 @@ def test_steps_of_every_kind_at_the_same_time_have_no_order(merge: tuple[int, in
     recording = recorded_at_once(lambda agent: f"task {agent}")
     agents = [list(steps_of("a")), list(steps_of("b"))]
     player = Player(recording)
-    for place in merge:
-        for step in agents[place]:
+    for agent_number in merge:
+        for step in agents[agent_number]:
             step(player)
     assert player.finish().passed
 
-    own, other = agents
+    own, later_agent = agents
     player = Player(recording, miss="error")
-    for step in (own[2], *own[:2], *own[3:], *other):
+    for step in (own[2], *own[:2], *own[3:], *later_agent):
         step(player)
-    kinds = {found.kind for found in player.finish().divergences}
+    kinds = {divergence.kind for divergence in player.finish().divergences}
     assert kinds == {"order"}
 
 

@@ -37,8 +37,8 @@ open("answer.txt", "w").write(answer)
 def recording(tmp_path: Path) -> Path:
     """A saved recording of one model call."""
     path = tmp_path / "one.jsonl"
-    made = record(chat, lambda _body, _number: completion("Refunded."))
-    save(replace(made, session="one"), path)
+    recorded = record(chat, lambda _body, _number: completion("Refunded."))
+    save(replace(recorded, session="one"), path)
     return path
 
 

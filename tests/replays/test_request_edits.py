@@ -21,9 +21,9 @@ def test_the_model_is_replaced():
     """The rest of the request stays as it is."""
     edits = RequestEdits(model="new")
 
-    found = edited(edits, "chat_completions", model="old", messages=[USER])
+    request = edited(edits, "chat_completions", model="old", messages=[USER])
 
-    assert found == {"model": "new", "messages": [USER]}
+    assert request == {"model": "new", "messages": [USER]}
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_an_agent_without_a_system_prompt_gets_one(api):
 
     body = edited(RequestEdits(prompt="New"), api, **request)
 
-    found = body.get("system") or body.get("instructions") or body["messages"][0]["content"]
-    assert found == "New"
+    prompt = body.get("system") or body.get("instructions") or body["messages"][0]["content"]
+    assert prompt == "New"
 
 
 def test_sub_agents_keep_their_prompts():

@@ -97,9 +97,9 @@ def test_ids_that_are_used_again_are_other_calls() -> None:
     messages = [USER]
     for _ in range(2):
         messages += [{"role": "assistant", "tool_calls": [call("f", "0")]}, result("0", "x")]
-    other = json.loads(json.dumps(messages))
-    other[3]["tool_calls"][0]["id"] = other[4]["tool_call_id"] = "call_1"
-    assert key(*messages) == key(*other)
+    renumbered = json.loads(json.dumps(messages))
+    renumbered[3]["tool_calls"][0]["id"] = renumbered[4]["tool_call_id"] = "call_1"
+    assert key(*messages) == key(*renumbered)
 
 
 TOOLS = [tool("weather"), tool("time")]
@@ -129,11 +129,11 @@ def test_a_changed_message_is_named(changes: dict[int, Any], kind: str, summary:
     messages = [SYSTEM, USER, CALLS, *RESULTS]
     for index, message in changes.items():
         messages[index] = message
-    found = difference(WHOLE, key(*messages, temperature=0.5, tools=TOOLS))
-    assert found is not None
-    assert found.kind == kind
-    assert found.summary.startswith(summary)
-    assert found.recorded != found.actual
+    divergence = difference(WHOLE, key(*messages, temperature=0.5, tools=TOOLS))
+    assert divergence is not None
+    assert divergence.kind == kind
+    assert divergence.summary.startswith(summary)
+    assert divergence.recorded != divergence.actual
 
 
 @pytest.mark.parametrize(
@@ -185,17 +185,17 @@ def test_a_changed_message_is_named(changes: dict[int, Any], kind: str, summary:
 def test_other_parts_of_a_request(fields: dict[str, Any], kind: str, summary: str) -> None:
     """Tools, model, settings and format are compared after the messages."""
     changed = {"temperature": 0.5, "tools": TOOLS, **fields}
-    found = difference(WHOLE, key(SYSTEM, USER, CALLS, *RESULTS, **changed))
-    assert found.kind == kind
-    assert found.summary.startswith(summary)
+    divergence = difference(WHOLE, key(SYSTEM, USER, CALLS, *RESULTS, **changed))
+    assert divergence.kind == kind
+    assert divergence.summary.startswith(summary)
 
 
 def test_missing_and_additional_messages() -> None:
     """A message too few or too many is the difference, not the message that takes its place."""
-    two = key(SYSTEM, USER)
-    missing = difference(two, key(USER))
-    additional = difference(two, key(SYSTEM, {"role": "user", "content": "Hi"}, USER))
-    last = difference(two, key(SYSTEM, USER, {"role": "user", "content": "Hurry!"}))
+    recorded = key(SYSTEM, USER)
+    missing = difference(recorded, key(USER))
+    additional = difference(recorded, key(SYSTEM, {"role": "user", "content": "Hi"}, USER))
+    last = difference(recorded, key(SYSTEM, USER, {"role": "user", "content": "Hurry!"}))
     assert (missing.summary, missing.actual) == ("message 0 (system) is missing", None)
     assert last.summary == "message 2 (user) is additional"
     assert last.actual.content == "Hurry!"
@@ -246,22 +246,22 @@ def test_redacted_text_equals_any_text() -> None:
     assert difference(recorded, key({"role": "user", "content": "The key is X."})) is not None
     secret = [USER, {**CALLS, "tool_calls": [call("f", "a", '{"pin": "[redacted]", "x": 1}')]}]
     sent = [USER, {**CALLS, "tool_calls": [call("f", "a", '{"pin": 1234, "x": 1}')]}]
-    other = [USER, {**CALLS, "tool_calls": [call("f", "a", '{"pin": 1234, "x": 2}')]}]
+    changed = [USER, {**CALLS, "tool_calls": [call("f", "a", '{"pin": 1234, "x": 2}')]}]
     assert difference(key(*secret, stop="[redacted]"), key(*sent, stop="k-1")) is None
-    assert difference(key(*secret), key(*other)) is not None
+    assert difference(key(*secret), key(*changed)) is not None
 
 
 def test_patterns_hide_variable_parts() -> None:
     """Both sides are compared without the parts that match; a difference suggests the pattern."""
-    one, two = (
+    first, second = (
         RecordedRequest(api="x", messages=(Message("system", f"Today is {day}."),))
         for day in ("2026-11-21", "2026-11-22")
     )
-    found = difference(key_of(one), key_of(two))
-    assert found is not None
+    divergence = difference(key_of(first), key_of(second))
+    assert divergence is not None
     pattern = r"\d{4}-\d{2}-\d{2}"
-    assert found.suggestion == f"--normalize '{pattern}' allows this difference"
-    assert key_of(one, [Pattern(pattern)]) == key_of(two, [Pattern(pattern)])
+    assert divergence.suggestion == f"--normalize '{pattern}' allows this difference"
+    assert key_of(first, [Pattern(pattern)]) == key_of(second, [Pattern(pattern)])
 
 
 @pytest.mark.parametrize(
@@ -285,10 +285,10 @@ def test_patterns_hide_variable_parts() -> None:
 )
 def test_suggestions(recorded: str, actual: str, expected: str) -> None:
     """The narrowest pattern that makes the texts equal is suggested, or none."""
-    found = suggest_normalization(recorded, actual)
-    assert expected in found if expected else not found
-    if found:
-        pattern = Pattern(found)
+    suggested = suggest_normalization(recorded, actual)
+    assert expected in suggested if expected else not suggested
+    if suggested:
+        pattern = Pattern(suggested)
         assert pattern.replace(recorded, "") == pattern.replace(actual, "")
 
 
@@ -303,9 +303,13 @@ def test_a_request_that_continues_a_stored_one_compares_its_new_messages() -> No
     settings = {"previous_response_id": "resp_1"}
     new = RecordedRequest("responses", "gpt-5", history[3:], settings=settings)
     assert difference(partial(*history), key_of(new)) is None
-    other = RecordedRequest(
+    changed = RecordedRequest(
         "responses", "gpt-5", (Message("tool", "rain", tool_call_id="a"),), settings=settings
     )
-    found = difference(partial(*history), key_of(other))
-    assert found is not None
-    assert (found.kind, found.recorded, found.actual) == ("tool_result", "sunny", "rain")
+    divergence = difference(partial(*history), key_of(changed))
+    assert divergence is not None
+    assert (divergence.kind, divergence.recorded, divergence.actual) == (
+        "tool_result",
+        "sunny",
+        "rain",
+    )

@@ -72,9 +72,9 @@ def parallel_chats(url: str) -> list[str]:
 
 def recorded(agent: Callable[[str], Any], script: Any = answer) -> tuple[Recording, Any]:
     """Return the recording of an agent as `oteval.instrument` makes it, and its result."""
-    with serving(script) as server, recording() as made:
+    with serving(script) as server, recording() as recorder:
         result = agent(server.url)
-        return recording_of(made.exchanges()), result
+        return recording_of(recorder.exchanges()), result
 
 
 @pytest.mark.parametrize(
@@ -88,21 +88,21 @@ def recorded(agent: Callable[[str], Any], script: Any = answer) -> tuple[Recordi
 )
 def test_a_replay_needs_no_server(agent: Any, script: Any) -> None:
     """The agent gets what it got: answers, the pieces of streams, and in threads."""
-    found, result = recorded(agent, script)
+    recording, result = recorded(agent, script)
 
-    with oteval.replay(found) as replay:
+    with oteval.replay(recording) as replay:
         assert agent(URL) == result
 
     assert replay.result.passed
-    assert (replay.result.served, replay.result.coverage) == (len(found.model_calls), 1)
+    assert (replay.result.served, replay.result.coverage) == (len(recording.model_calls), 1)
     assert replay.result.fidelity == "wire"
 
 
 def test_an_edited_prompt_is_the_only_divergence() -> None:
     """It names the message and the line of the agent's code."""
-    found, _ = recorded(chat)
+    recording, _ = recorded(chat)
 
-    with pytest.raises(ReplayDiverged) as caught, oteval.replay(found) as replay:
+    with pytest.raises(ReplayDiverged) as caught, oteval.replay(recording) as replay:
         chat(URL, system="You are a refund clerk.")
 
     (divergence,) = replay.result.divergences
@@ -127,9 +127,9 @@ def test_errors_of_the_model_are_replayed() -> None:
     def script(_body: Body, number: int) -> Reply:
         return completion("Done.") if number == 3 else error(429, "Slow down", retry_after="0")
 
-    found, result = recorded(agent, script)
+    recording, result = recorded(agent, script)
 
-    with oteval.replay(found) as replay:
+    with oteval.replay(recording) as replay:
         assert agent(URL) == result == "Done."
     assert replay.result.served == 3
 
@@ -139,19 +139,19 @@ def test_a_response_that_breaks_off_breaks_off_again() -> None:
 
     def agent(url: str) -> list[bytes]:
         body = {"model": "m", "messages": messages("Refund 17", SYSTEM), "stream": True}
-        got: list[bytes] = []
+        pieces: list[bytes] = []
         with (
             requests.post(f"{url}/chat/completions", json=body, stream=True) as response,
             pytest.raises(requests.exceptions.ChunkedEncodingError),
         ):
-            got.extend(iter(response.iter_lines()))
-        return [line for line in got if line]
+            pieces.extend(iter(response.iter_lines()))
+        return [line for line in pieces if line]
 
     events = [b"data: %s\n\n" % json.dumps(event).encode() for event in streamed("Hello").chunks]
     cut = Answer(events[:2], headers={"Content-Type": "text/event-stream"}, is_cut=True)
-    with answering(lambda _request: cut) as web, recording() as made:
+    with answering(lambda _request: cut) as web, recording() as recorder:
         result = agent(web.url)
-        (exchange,) = made.exchanges()
+        (exchange,) = recorder.exchanges()
     assert (len(result), exchange.is_complete) == (2, False)
 
     with oteval.replay(recording_of([exchange])):
@@ -165,11 +165,11 @@ def test_a_refused_connection_is_refused_again() -> None:
         with pytest.raises(requests.ConnectionError, match="Max retries exceeded"):
             chat(url)
 
-    with recording() as made:
+    with recording() as recorder:
         agent("http://127.0.0.1:1/v1")
-    found = recording_of(made.exchanges())
+    attempts = recording_of(recorder.exchanges())
 
-    with oteval.replay(found) as replay:
+    with oteval.replay(attempts) as replay:
         agent("http://127.0.0.1:1/v1")
     assert replay.result.served == 1
 
@@ -179,13 +179,13 @@ def test_recordings_serve_other_clients() -> None:
 
     def by_openai(url: str) -> str | None:
         with client(url) as model:
-            asked: Any = messages("Refund 17", SYSTEM)
-            done = model.chat.completions.create(model="m", messages=asked)
+            request_messages: Any = messages("Refund 17", SYSTEM)
+            done = model.chat.completions.create(model="m", messages=request_messages)
             return done.choices[0].message.content
 
-    found, result = recorded(chat)
+    recording, result = recorded(chat)
     # Clients have their own default of this header.
-    with oteval.replay(found, normalize=["accept: .*"]):
+    with oteval.replay(recording, normalize=["accept: .*"]):
         assert by_openai(URL) == result
     with oteval.replay(record(by_openai, answer)):
         assert chat(URL) == result
@@ -196,13 +196,13 @@ def test_recordings_serve_other_clients() -> None:
 
 def test_the_recorded_pace_is_kept_on_request() -> None:
     """With ``timing="recorded"`` the chunks of a stream arrive at their recorded times."""
-    found, result = recorded(stream_chat, lambda *_: streamed("Hello there, friend"))
-    exchange = found.model_calls[0].exchange
+    recording, result = recorded(stream_chat, lambda *_: streamed("Hello there, friend"))
+    exchange = recording.model_calls[0].exchange
     assert exchange is not None
-    slow = [Chunk(one.data, index * 20_000_000) for index, one in enumerate(exchange.chunks)]
+    slow = [Chunk(chunk.data, index * 20_000_000) for index, chunk in enumerate(exchange.chunks)]
     object.__setattr__(exchange, "chunks", tuple(slow))
 
-    with oteval.replay(found, timing="recorded"):
+    with oteval.replay(recording, timing="recorded"):
         began = time.monotonic()
         assert stream_chat(URL) == result
     assert time.monotonic() - began >= (len(slow) - 1) * 0.02

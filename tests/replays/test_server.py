@@ -32,7 +32,7 @@ TOOLS = (
 @contextmanager
 def replaying(*recordings: Recording, **options: Any) -> Iterator[ReplayServer]:
     """Serve recordings."""
-    players = {one.session: Player(one, **options) for one in recordings}
+    players = {recording.session: Player(recording, **options) for recording in recordings}
     with ReplayServer(players).running() as server:
         yield server
 
@@ -63,14 +63,14 @@ def test_an_agent_is_answered_over_http(refund: Recording):
     """The whole agent runs against the endpoint; the result says what was served."""
     with replaying(refund) as server:
         assert refund_agent(f"{server.url}/v1") == "Refunded."
-        shown = httpx2.get(f"{server.url}/result").json()
+        results = httpx2.get(f"{server.url}/result").json()
         models = httpx2.get(f"{server.url}/v1/models").json()
 
     (result,) = server.results()
     assert result.passed
-    assert shown == [result.as_dict()]
-    assert shown[0]["model_calls"] == {"recorded": 2, "served": 2}
-    assert [one["id"] for one in models["data"]] == ["gpt-test"]
+    assert results == [result.as_dict()]
+    assert results[0]["model_calls"] == {"recorded": 2, "served": 2}
+    assert [model["id"] for model in models["data"]] == ["gpt-test"]
 
 
 def test_a_stream_is_sent_as_a_stream():
@@ -94,18 +94,18 @@ def test_a_stream_is_sent_as_a_stream():
 def test_a_request_that_differs_is_an_error_that_is_not_repeated(refund: Recording):
     """The client raises at once, and the result has one divergence."""
     with replaying(refund) as server:
-        asked: Any = [{"role": "system", "content": "Another"}, QUESTION]
+        question: Any = [{"role": "system", "content": "Another"}, QUESTION]
         with (
             client(f"{server.url}/v1", max_retries=2) as model,
             pytest.raises(openai.APIStatusError, match="oteval replay") as raised,
         ):
-            model.chat.completions.create(model="gpt-test", messages=asked)
+            model.chat.completions.create(model="gpt-test", messages=question)
         with pytest.raises(openai.APIStatusError):
             chat(f"{server.url}/v1")
 
     assert raised.value.status_code == 409
     (result,) = server.results()
-    assert [one.kind for one in result.divergences] == ["prompt"]
+    assert [divergence.kind for divergence in result.divergences] == ["prompt"]
 
 
 def test_recorded_errors_are_sent_as_recorded():
@@ -135,7 +135,7 @@ def test_of_several_sessions_each_answers_its_own_requests():
         assert chat(f"{server.url}/sessions/first/v1", question="first") == "You said first"
         unknown = httpx2.post(f"{server.url}/sessions/third/v1/chat/completions", json={})
 
-    assert all(one.passed for one in server.results())
+    assert all(result.passed for result in server.results())
     assert unknown.status_code == 404
     assert "first, second" in unknown.json()["error"]["message"]
 
@@ -166,7 +166,7 @@ async def test_recorded_tools_are_an_mcp_server(refund: Recording):
     assert (done.is_error, done.content[0].text) == (False, "paid 30 EUR")
     assert (failed.is_error, failed.content[0].text) == (True, "the order is too old")
     assert unknown.is_error
-    assert [one.kind for one in server.results()[0].divergences] == ["tool_call"]
+    assert [divergence.kind for divergence in server.results()[0].divergences] == ["tool_call"]
 
 
 def test_a_used_port_is_a_clear_error(refund: Recording):

@@ -56,9 +56,9 @@ def refund() -> Recording:
 
 def only(caught: pytest.ExceptionInfo[ReplayDiverged], replay: Any) -> Divergence:
     """Return the divergence of a replay, which must be the only one."""
-    (found,) = replay.result.divergences
-    assert caught.value.divergence is found
-    return found
+    (divergence,) = replay.result.divergences
+    assert caught.value.divergence is divergence
+    return divergence
 
 
 def test_a_replay_needs_no_server(refund: Recording) -> None:
@@ -98,8 +98,8 @@ def test_a_stream_is_rebuilt_for_an_agent_that_did_not_stream(single: Recording)
         texts = [event.choices[0].delta.content or "" for event in events if event.choices]
 
     assert "".join(texts) == "Refund 17: answer 1"
-    (found,) = replay.divergences
-    assert found.summary == "model call 1: stream is true instead of not set"
+    (divergence,) = replay.divergences
+    assert divergence.summary == "model call 1: stream is true instead of not set"
 
 
 RESPONSE: dict[str, Any] = {
@@ -223,11 +223,11 @@ def test_an_edited_prompt_is_one_divergence(refund: Recording) -> None:
     with pytest.raises(ReplayDiverged) as caught, oteval.replay(refund) as replay:
         refund_agent(URL, system=f"{SYSTEM} Be brief.")
 
-    found = only(caught, replay)
-    assert (found.kind, found.call, found.message) == ("prompt", 1, 0)
-    assert (found.recorded, found.actual) == (SYSTEM, f"{SYSTEM} Be brief.")
-    assert "agents.py:" in found.line
-    assert found.line.endswith("in refund_agent")
+    divergence = only(caught, replay)
+    assert (divergence.kind, divergence.call, divergence.message) == ("prompt", 1, 0)
+    assert (divergence.recorded, divergence.actual) == (SYSTEM, f"{SYSTEM} Be brief.")
+    assert "agents.py:" in divergence.line
+    assert divergence.line.endswith("in refund_agent")
 
 
 def test_a_changed_tool_result_is_one_divergence(refund: Recording) -> None:
@@ -235,10 +235,10 @@ def test_a_changed_tool_result_is_one_divergence(refund: Recording) -> None:
     with pytest.raises(ReplayDiverged) as caught, oteval.replay(refund, tools="run") as replay:
         refund_agent(URL, results={**RESULTS, "lookup": "paid 31 EUR"})
 
-    found = only(caught, replay)
-    assert (found.kind, found.call, found.message) == ("tool_result", 2, 3)
-    assert "lookup" in found.summary
-    assert "--normalize" in found.suggestion
+    divergence = only(caught, replay)
+    assert (divergence.kind, divergence.call, divergence.message) == ("tool_result", 2, 3)
+    assert "lookup" in divergence.summary
+    assert "--normalize" in divergence.suggestion
 
 
 def test_swapped_tools_are_one_divergence(refund: Recording) -> None:
@@ -246,9 +246,9 @@ def test_swapped_tools_are_one_divergence(refund: Recording) -> None:
     with pytest.raises(ReplayDiverged) as caught, oteval.replay(refund) as replay:
         refund_agent(URL, order=(1, 0))
 
-    found = only(caught, replay)
-    assert (found.kind, found.call) == ("tool_order", 2)
-    assert (found.recorded, found.actual) == (["lookup", "refund"], ["refund", "lookup"])
+    divergence = only(caught, replay)
+    assert (divergence.kind, divergence.call) == ("tool_order", 2)
+    assert (divergence.recorded, divergence.actual) == (["lookup", "refund"], ["refund", "lookup"])
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_calls_that_were_not_made_are_missing(refund: Recording) -> None:
     with pytest.raises(ReplayDiverged) as caught, oteval.replay(refund) as replay:
         pass
 
-    found = only(caught, replay)
-    assert (found.kind, found.call) == ("missing_call", 1)
+    divergence = only(caught, replay)
+    assert (divergence.kind, divergence.call) == ("missing_call", 1)
 
 
 def test_calls_that_were_not_recorded_are_extra(single: Recording) -> None:
@@ -389,7 +389,7 @@ def test_miss_error_answers_with_an_http_error(single: Recording) -> None:
     ):
         chat(URL, "Another prompt", timeout=5)
 
-    assert [one.kind for one in replay.result.divergences] == ["prompt"]
+    assert [divergence.kind for divergence in replay.result.divergences] == ["prompt"]
     assert not replay.result.passed
 
 
@@ -398,7 +398,7 @@ def test_miss_ordinal_gives_the_recorded_answer(refund: Recording) -> None:
     with oteval.replay(refund, miss="ordinal") as replay:
         assert refund_agent(URL, system=f"{SYSTEM} Be brief.") == "Refunded."
 
-    assert [one.kind for one in replay.result.divergences] == ["prompt"]
+    assert [divergence.kind for divergence in replay.result.divergences] == ["prompt"]
     assert replay.result.flagged == 2
 
 
@@ -445,9 +445,9 @@ async def test_replays_in_parallel_are_kept_apart() -> None:
         assert replay.result.passed
         return done.choices[0].message.content or ""
 
-    found = await asyncio.gather(*(verify(one, next(words)) for one in recordings))
+    outcomes = await asyncio.gather(*(verify(recording, next(words)) for recording in recordings))
 
-    assert found == ["one: answer 1", "two: answer 1", "three: answer 1"]
+    assert outcomes == ["one: answer 1", "two: answer 1", "three: answer 1"]
 
 
 def test_replays_in_threads_are_kept_apart(single: Recording) -> None:
@@ -536,7 +536,7 @@ def test_the_order_of_intercepted_tools(start: int, kinds: list[str]) -> None:
     with contextlib.suppress(ReplayDiverged), oteval.replay(recording) as replay:
         refund_agent(URL, order=(1, 0))
 
-    assert [one.kind for one in replay.result.divergences] == kinds
+    assert [divergence.kind for divergence in replay.result.divergences] == kinds
 
 
 def test_a_tool_with_other_arguments_diverges() -> None:
@@ -546,9 +546,9 @@ def test_a_tool_with_other_arguments_diverges() -> None:
     with pytest.raises(ReplayDiverged) as caught, oteval.replay(recording) as replay:
         replay.player.answer_tool("lookup", {"order": 18})
 
-    found = only(caught, replay)
-    assert found.kind == "tool_call"
-    assert (found.recorded["arguments"], found.actual["arguments"]) == (
+    divergence = only(caught, replay)
+    assert divergence.kind == "tool_call"
+    assert (divergence.recorded["arguments"], divergence.actual["arguments"]) == (
         {"order": 17},
         {"order": 18},
     )

@@ -85,8 +85,8 @@ def graph_answers(*tools: BaseTool, **call: Any) -> ToolMessage:
     graph = StateGraph(MessagesState)
     graph.add_node("tools", ToolNode(list(tools)))
     graph.add_edge(START, "tools")
-    asked = AIMessage("", tool_calls=[{"id": "c1", "type": "tool_call", **call}])
-    return graph.compile().invoke({"messages": [asked]})["messages"][-1]
+    tool_request = AIMessage("", tool_calls=[{"id": "c1", "type": "tool_call", **call}])
+    return graph.compile().invoke({"messages": [tool_request]})["messages"][-1]
 
 
 def test_a_langgraph_tool_is_answered_with_its_call_id_and_without_injected_arguments() -> None:
@@ -218,7 +218,7 @@ async def test_pydantic_ai_tools_ask_the_model_to_retry_as_recorded() -> None:
         with tool_hook(Recorded(refund=ToolAnswer(text, error=text))):
             results.append(await shop_agent().run("Refund 17"))
 
-    assert [one.output for one in results] == ['retried: {"error":"which order?"}'] * 2
+    assert [result.output for result in results] == ['retried: {"error":"which order?"}'] * 2
 
 
 async def test_pydantic_ai_tools_that_return_an_error_do_not_retry() -> None:
@@ -249,16 +249,18 @@ def cancel(order: int) -> str:
     return f"cancelled {order}"
 
 
-async def invoke(one: FunctionTool, arguments: str) -> Any:
+async def invoke(function_tool: FunctionTool, arguments: str) -> Any:
     """Invoke a tool as the runner does."""
     context: ToolContext[Any] = ToolContext(
         context=None,
-        tool_name=one.name,
+        tool_name=function_tool.name,
         tool_call_id="c1",
         tool_arguments=arguments,
         agent=OpenAIAgent("a"),
     )
-    return await invoke_function_tool(function_tool=one, context=context, arguments=arguments)
+    return await invoke_function_tool(
+        function_tool=function_tool, context=context, arguments=arguments
+    )
 
 
 async def test_openai_agents_tools_are_answered() -> None:
@@ -311,9 +313,9 @@ async def test_mcp_tools_are_answered() -> None:
         with tool_hook(hook):
             await client.call_tool("pay", {"order": 17})
 
-    assert [one.content[0].text for one in results] == ['{"paid": 17}', "closed"]
-    assert [one.is_error for one in results] == [False, True]
-    assert [one.structured_content for one in results] == [{"paid": 17}, None]
+    assert [result.content[0].text for result in results] == ['{"paid": 17}', "closed"]
+    assert [result.is_error for result in results] == [False, True]
+    assert [result.structured_content for result in results] == [{"paid": 17}, None]
     assert [(name, arguments) for name, arguments, *_ in hook.seen] == [("pay", {"order": 17})]
     assert ran == ["pay 17"]
 
@@ -353,5 +355,5 @@ def test_parallel_tools_of_a_graph_are_answered_in_the_context_of_the_replay() -
             return [graph.invoke(state), await graph.ainvoke(state)]
 
     for result in asyncio.run(both()):
-        assert [one.content for one in result["messages"][1:]] == ["recorded"] * 4
+        assert [message.content for message in result["messages"][1:]] == ["recorded"] * 4
     assert len(hook.asked) == 8

@@ -242,8 +242,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 def effects(agent: Any) -> list[int]:
     """Return the orders that the tool refunded."""
-    other = sys.modules.get("tools_of_shop")
-    return [*agent.acted, *(other.acted if other is not None else [])]
+    module = sys.modules.get("tools_of_shop")
+    return [*agent.acted, *(module.acted if module is not None else [])]
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

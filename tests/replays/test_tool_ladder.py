@@ -34,10 +34,10 @@ def test_the_first_rung_that_has_a_result_answers(name, arguments, rung, result)
     """Exact beats normalized beats the nearest; another tool never answers."""
     ladder = ToolLadder(CALLS, policy="nearest")
 
-    found = ladder.take(name, arguments)
+    answer = ladder.take(name, arguments)
 
-    assert found.rung == rung
-    assert (found.call.result if found.call else None) == result
+    assert answer.rung == rung
+    assert (answer.call.result if answer.call else None) == result
     assert ladder.counts == {rung: 1}
 
 
@@ -63,7 +63,7 @@ def test_equal_calls_get_the_results_in_their_order():
 
     results = [ladder.take("status", {}).call for _ in range(3)]
 
-    assert [one.result for one in results if one] == ["queued", "done", "done"]
+    assert [call.result for call in results if call] == ["queued", "done", "done"]
 
 
 def test_an_unknown_policy_is_named():

@@ -76,31 +76,35 @@ def replaced() -> Any:
     raise AssertionError("the tool ran")
 
 
-def same(value: Any, other: Any) -> bool:
+def same(value: Any, restored_value: Any) -> bool:
     """Return whether values are equal in all their parts, and of the same types."""
-    if type(value) is not type(other):
+    if type(value) is not type(restored_value):
         return False
     if isinstance(value, BaseException):
-        return same_error(value, other)
+        return same_error(value, restored_value)
     if isinstance(value, (list, tuple)):
-        return len(value) == len(other) and all(map(same, value, other))
+        return len(value) == len(restored_value) and all(map(same, value, restored_value))
     if isinstance(value, dict):
-        return list(map(type, value)) == list(map(type, other)) and all(
-            same(value[key], other[key]) for key in value
+        return list(map(type, value)) == list(map(type, restored_value)) and all(
+            same(value[key], restored_value[key]) for key in value
         )
-    return repr(value) == repr(other) if isinstance(value, float) else bool(value == other)
+    return (
+        repr(value) == repr(restored_value)
+        if isinstance(value, float)
+        else bool(value == restored_value)
+    )
 
 
-def same_error(error: BaseException, other: BaseException) -> bool:
+def same_error(error: BaseException, restored_error: BaseException) -> bool:
     """Return whether exceptions have the same class, text, arguments and attributes."""
     native = ("errno", "filename", "name", "path", "start", "code", "detail")
     return (
-        type(error) is type(other)
-        and str(error) == str(other)
-        and same(error.args, other.args)
-        and vars(error) == vars(other)
-        and all(getattr(error, key, None) == getattr(other, key, None) for key in native)
-        and (error.__cause__ is None) == (other.__cause__ is None)
+        type(error) is type(restored_error)
+        and str(error) == str(restored_error)
+        and same(error.args, restored_error.args)
+        and vars(error) == vars(restored_error)
+        and all(getattr(error, key, None) == getattr(restored_error, key, None) for key in native)
+        and (error.__cause__ is None) == (restored_error.__cause__ is None)
     )
 
 
@@ -114,9 +118,9 @@ def test_a_value_comes_back_as_its_type(name: str, tmp_path: Path) -> None:
     with oteval.replay(recording):
         restored = {form: called(tool) for form, tool in tools_of(replaced, type(value)).items()}
 
-    assert {form: same(each, value) for form, each in restored.items()} == dict.fromkeys(
-        FORMS, True
-    )
+    assert {
+        form: same(restored_value, value) for form, restored_value in restored.items()
+    } == dict.fromkeys(FORMS, True)
 
 
 @pytest.mark.parametrize("name", ERRORS)

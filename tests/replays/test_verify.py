@@ -279,10 +279,10 @@ def test_a_selected_session_that_is_not_replayed_is_left_out(oteval: Run, shop: 
 
     selected = oteval(*base, "--json")
     ids = [row["session"] for row in selected.rows]
-    named = oteval(*base, *ids)
+    chosen = oteval(*base, *ids)
 
     assert sorted(row["status"] for row in selected.rows) == ["not_replayed", "passed"]
-    assert (selected.status, named.status) == (0, 3)
+    assert (selected.status, chosen.status) == (0, 3)
 
 
 # Targets in this process
@@ -467,11 +467,13 @@ def test_processes_of_a_command_share_a_session() -> None:
     assert together is not None
     assert same is not None
     assert less is not None
-    statuss = [each.status for each in (alone, together, same, less)]
+    statuss = [session.status for session in (alone, together, same, less)]
     assert statuss == ["passed", "passed", "diverged", "diverged"]
-    assert [each.summary for each in same.divergences] == ["none of 2 processes made model call 2"]
+    assert [divergence.summary for divergence in same.divergences] == [
+        "none of 2 processes made model call 2"
+    ]
     assert same.result is not None
     assert same.result.served == 1
-    assert [each.kind for each in less.divergences] == ["network"]
+    assert [divergence.kind for divergence in less.divergences] == ["network"]
     assert combined([idle]) == idle
     assert combined([]) is None

@@ -33,9 +33,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Return a live model; the current folder has the agent and the evaluators."""
     write_clerk(tmp_path)
     (tmp_path / "oteval.yaml").write_text(SAME_CALLS)
-    with serving(clerk) as found:
-        monkeypatch.setenv("MODEL_URL", found.url)
-        yield found
+    with serving(clerk) as model_server:
+        monkeypatch.setenv("MODEL_URL", model_server.url)
+        yield model_server
 
 
 WhatIf = Callable[..., Done]
@@ -56,8 +56,8 @@ def without_ids(messages: list[dict[str, Any]]) -> str:
     """Return messages as text, with the ids of tool calls replaced."""
     text = json.dumps(messages)
     ids = {call["id"] for message in messages for call in message.get("tool_calls") or ()}
-    for one in ids:
-        text = text.replace(one, "ID")
+    for call_id in ids:
+        text = text.replace(call_id, "ID")
     return text
 
 
@@ -137,12 +137,12 @@ def test_a_model_that_fails_is_an_error_and_never_a_score(
 ) -> None:
     """A retry repairs a session; an agent that hides the error has failed nevertheless."""
     files = [clerk_file(tmp_path, name) for name in ("once", "always", "Refund 17")]
-    seen: set[str] = set()
+    trace_ids: set[str] = set()
 
     def breaks(body: Body, number: int) -> Reply:
         question = body["messages"][1]["content"]
-        if question == "always" or (question == "once" and question not in seen):
-            seen.add(question)
+        if question == "always" or (question == "once" and question not in trace_ids):
+            trace_ids.add(question)
             return error(500, "overloaded")
         return clerk(body, number)
 
@@ -150,19 +150,19 @@ def test_a_model_that_fails_is_an_error_and_never_a_score(
     done = whatif(*files, "--name", "flaky", target="clerk:hides")
     *rows, comparison = done.rows
     server.script = clerk
-    asked = len(server.requests)
+    request_count = len(server.requests)
     resumed = whatif(*files, "--name", "flaky", "--resume", target="clerk:hides")
 
     assert [row["status"] for row in rows] == ["ran", "failed", "ran"]
     assert rows[0]["new"]["usage"]["model_calls"] == 3
     assert len(rows[0]["new"]["messages"]) == 5
     assert rows[1]["error"].startswith("the model did not answer: overloaded")
-    assert {one["key"]: one["pairs"] for one in comparison["differences"]} == {
+    assert {difference["key"]: difference["pairs"] for difference in comparison["differences"]} == {
         "same-calls": 2,
         "completed": 3,
     }
     assert [row["status"] for row in resumed.rows[:-1]] == ["ran"] * 3
-    assert len(server.requests) == asked + 2
+    assert len(server.requests) == request_count + 2
 
 
 @pytest.mark.slow
@@ -184,12 +184,12 @@ def test_other_edits_are_another_experiment(whatif: WhatIf, server: Server, tmp_
     first = whatif(file, "--name", "a", "--model", "one")
 
     again = whatif(file, "--name", "a", "--model", "one")
-    other = whatif(file, "--name", "a", "--model", "two", "--resume")
+    renamed = whatif(file, "--name", "a", "--model", "two", "--resume")
     nameless = whatif(file, "--resume")
 
-    assert (first.status, again.status, other.status, nameless.status) == (0, 2, 2, 2)
+    assert (first.status, again.status, renamed.status, nameless.status) == (0, 2, 2, 2)
     assert "experiment 'a' exists already" in again.err
-    assert "experiment 'a' had another model" in other.err
+    assert "experiment 'a' had another model" in renamed.err
     assert "--resume needs the --name" in nameless.err
 
 

@@ -83,7 +83,13 @@ def test_continued_responses_are_one_conversation() -> None:
     calls = session.player.new_recording.model_calls
     threads = AgentThreads(recording, "Be brief.").divide(calls)
     messages = rerun_trajectory("s", threads).messages
-    assert [one.content for one in messages] == ["Be brief.", "One", "answer 1", "Two", "answer 2"]
+    assert [message.content for message in messages] == [
+        "Be brief.",
+        "One",
+        "answer 1",
+        "Two",
+        "answer 2",
+    ]
     assert [body.get("instructions") for body in requests] == ["Be brief.", None]
 
 

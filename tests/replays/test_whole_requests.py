@@ -77,10 +77,10 @@ def recorded(
     )
     if api_of(method, url) is None:
         return Recording("s", "wire", exchanges=(exchange,))
-    found = wire_call(exchange)
-    assert found is not None
-    assert not found.problem
-    return Recording("s", "wire", model_calls=(found.call,))
+    model_call = wire_call(exchange)
+    assert model_call is not None
+    assert not model_call.problem
+    return Recording("s", "wire", model_calls=(model_call.call,))
 
 
 def answered(
@@ -94,9 +94,11 @@ def answered(
 ) -> list[str]:
     """Return the differences of a request, one line each, if it is sent in a replay."""
     player = Player(recording, miss="error", normalize=normalize)
-    asked = HttpRequest(method, url, dict(headers), json.dumps(body).encode())
-    player.answer(asked)
-    return [f"{found.kind}: {found.summary}" for found in player.finish().divergences]
+    http_request = HttpRequest(method, url, dict(headers), json.dumps(body).encode())
+    player.answer(http_request)
+    return [
+        f"{divergence.kind}: {divergence.summary}" for divergence in player.finish().divergences
+    ]
 
 
 def changed(edit: Callable[[Any], None]) -> dict[str, Any]:
@@ -156,11 +158,11 @@ def sets(path: str, value: Any) -> dict[str, Any]:
 )
 def test_every_field_of_a_body_is_compared(body: dict[str, Any], line: str) -> None:
     """Also an option, and a field of a message, that no list of this code names."""
-    (found,) = answered(recorded(), body)
-    assert found.startswith(line)
+    (summary,) = answered(recorded(), body)
+    assert summary.startswith(line)
 
     (reverse,) = answered(recorded(body))
-    assert reverse.partition(" is ")[0] == found.partition(" is ")[0] or "model call 1" in reverse
+    assert reverse.partition(" is ")[0] == summary.partition(" is ")[0] or "model call 1" in reverse
 
 
 @pytest.mark.parametrize(
@@ -177,9 +179,9 @@ def test_every_field_of_a_body_is_compared(body: dict[str, Any], line: str) -> N
 )
 def test_the_address_is_compared(url: str, line: str) -> None:
     """Scheme, host, port, path and query."""
-    (found,) = answered(recorded(), url=url)
+    (summary,) = answered(recorded(), url=url)
 
-    assert found.startswith(f"address: model call 1: {line}")
+    assert summary.startswith(f"address: model call 1: {line}")
 
 
 @pytest.mark.parametrize("body", [BODY, {"order": 17}])
@@ -196,10 +198,10 @@ def test_the_address_is_compared(url: str, line: str) -> None:
 def test_headers_are_compared(body: dict[str, Any], headers: dict[str, str], line: str) -> None:
     """Of requests to models and of others, whatever the name of the header."""
     url = URL if body is BODY else "https://bank.example/refunds"
-    found = answered(recorded(body, url=url), body, url=url, headers=headers)
+    summaries = answered(recorded(body, url=url), body, url=url, headers=headers)
 
-    assert line in found[0]
-    assert found[0].startswith("header: ")
+    assert line in summaries[0]
+    assert summaries[0].startswith("header: ")
 
 
 VARYING = {
@@ -320,9 +322,9 @@ def test_a_port_that_somebody_chose_is_compared() -> None:
     """Two servers of this machine differ by their ports."""
     url = "http://127.0.0.1:{}/v1/chat/completions"
 
-    (found,) = answered(recorded(url=url.format(11434)), url=url.format(8000))
+    (summary,) = answered(recorded(url=url.format(11434)), url=url.format(8000))
 
-    assert 'host is "127.0.0.1:8000" instead of "127.0.0.1:11434"' in found
+    assert 'host is "127.0.0.1:8000" instead of "127.0.0.1:11434"' in summary
 
 
 def test_a_random_cache_key_of_a_library_is_no_difference() -> None:
@@ -381,9 +383,9 @@ def test_random_boundaries_of_multipart_bodies_are_no_difference() -> None:
     def upload(url: str, content: bytes = b"invoice") -> None:
         httpx.post(f"{url}/files", files={"file": ("a.txt", content)}, headers={"x-team": "red"})
 
-    with answering(lambda _request: Answer()) as web, wire_recording() as made:
+    with answering(lambda _request: Answer()) as web, wire_recording() as recorder:
         upload(web.url)
-        recording = recording_of(made.exchanges())
+        recording = recording_of(recorder.exchanges())
         with oteval.replay(recording) as replay:
             upload(web.url)
         assert replay.result.passed
@@ -413,9 +415,9 @@ def test_default_headers_of_clients_pass_twice(client: str) -> None:
     def answer(body: Body, _number: int) -> Reply:
         return completion(f"{body['model']}")
 
-    with serving(answer) as server, wire_recording() as made:
+    with serving(answer) as server, wire_recording() as recorder:
         CLIENTS[client](server.url)
-        (exchange,) = made.exchanges()
+        (exchange,) = recorder.exchanges()
     assert exchange.has_all_headers
     assert exchange.thread
     assert not {"host", "authorization"} & exchange.request_headers.keys()

@@ -30,7 +30,7 @@ def exchange(number: int, answer: str = "", span_id: int = 0, **fields: Any) -> 
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 2},
     }
-    known: dict[str, Any] = {
+    common: dict[str, Any] = {
         "method": "POST",
         "url": URL,
         "request_body": json.dumps(body).encode(),
@@ -41,15 +41,15 @@ def exchange(number: int, answer: str = "", span_id: int = 0, **fields: Any) -> 
         "trace_id": TRACE,
         "span_id": f"{span_id or number:016x}",
     }
-    return Exchange(**{**known, **fields})
+    return Exchange(**{**common, **fields})
 
 
-def log(one: Exchange, **body: Any) -> LogRecord:
+def log(recorded: Exchange, **body: Any) -> LogRecord:
     """Return the log record of an exchange, as it is stored."""
-    event = to_event(one)
+    event = to_event(recorded)
     return LogRecord(
-        one.trace_id,
-        one.span_id,
+        recorded.trace_id,
+        recorded.span_id,
         time_ns=event.time_ns,
         event_name=event.name,
         body={**event.body, **body},
@@ -71,7 +71,7 @@ SPANS = [AGENT, call(10, "one"), call(20, "two")]
 
 def recorded(spans: list[Span], logs: list[LogRecord]) -> Recording:
     """Return the recording of the only trace."""
-    names = tuple(one.id for one in reconstruct(spans))
+    names = tuple(trajectory.id for trajectory in reconstruct(spans))
     return recording_of(StoredSession(TRACE, "trace", names, (TRACE,)), spans, logs)
 
 
@@ -84,22 +84,22 @@ def test_the_store_keeps_exchanges(store: Store) -> None:
 
 def test_whole_exchanges_are_wire_fidelity() -> None:
     """Requests and answers are those of the exchanges; other requests are kept apart."""
-    other = exchange(15, method="GET", url="https://api/weather", span_id=1)
-    logs = [log(exchange(20, "two")), log(exchange(10, "one")), log(other)]
+    weather = exchange(15, method="GET", url="https://api/weather", span_id=1)
+    logs = [log(exchange(20, "two")), log(exchange(10, "one")), log(weather)]
 
     recording = recorded(SPANS, logs)
 
     assert (recording.fidelity, recording.reasons) == ("wire", ())
-    one, two = recording.model_calls
-    assert (one.request.api, one.request.model, one.model) == ("chat_completions", "m", "m-1")
-    assert one.request.messages[0].content == "Question 10"
-    assert (one.answer.content, two.answer.content) == ("one", "two")
-    assert (one.usage.input_tokens, one.response_id, one.finish_reason) == (
+    first, second = recording.model_calls
+    assert (first.request.api, first.request.model, first.model) == ("chat_completions", "m", "m-1")
+    assert first.request.messages[0].content == "Question 10"
+    assert (first.answer.content, second.answer.content) == ("one", "two")
+    assert (first.usage.input_tokens, first.response_id, first.finish_reason) == (
         3,
         "chatcmpl-10",
         "stop",
     )
-    assert recording.exchanges == (replace(other, is_in_agent=True),)
+    assert recording.exchanges == (replace(weather, is_in_agent=True),)
 
 
 def test_attempts_of_one_call_are_kept_in_order() -> None:
@@ -144,8 +144,8 @@ def test_exchanges_of_spans_below_beside_and_above() -> None:
 
 def test_an_exchange_that_was_sent_twice_counts_once() -> None:
     """Two exporters may write the same exchange, with different times of collection."""
-    one = log(exchange(10, "one"))
-    logs = [one, replace(one, observed_ns=99), log(exchange(20, "two"))]
+    record = log(exchange(10, "one"))
+    logs = [record, replace(record, observed_ns=99), log(exchange(20, "two"))]
     assert len(recorded(SPANS, logs).model_calls) == 2
 
 

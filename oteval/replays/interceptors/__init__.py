@@ -14,6 +14,7 @@ answer that asks for another one is not given to the agent.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from types import ModuleType
 
 from ...base.import_hook import ImportHook
@@ -21,32 +22,28 @@ from .frameworks import INTERCEPTORS, adapt_dspy
 from .langchain import adapt_langchain
 from .openai_agents import adapt_actions, adapt_openai_agents
 from .pydantic_ai import PYDANTIC_AI, adapt_tool_names
-from .table import Adapter
 from .tool_objects import intercepted_names
 
-__all__ = ["ADAPTERS", "Adapter", "install_tool_adapters", "intercepted_names"]
+__all__ = ["install_tool_adapters", "intercepted_names"]
 
-ADAPTERS = (
-    Adapter("langchain-core", "langchain_core.tools.base", adapt_langchain),
-    Adapter("openai-agents", "agents.tool", adapt_openai_agents),
-    Adapter("openai-agents", "agents.run_internal.tool_actions", adapt_actions),
-    Adapter("pydantic-ai", "pydantic_ai.toolsets.combined", adapt_tool_names),
-    Adapter("dspy", "dspy.adapters.types.tool", adapt_dspy),
-    *(
-        Adapter(entry.framework, entry.module, entry.apply)
-        for entry in (PYDANTIC_AI, *INTERCEPTORS)
-    ),
+_ADAPTERS = (
+    ("langchain_core.tools.base", adapt_langchain),
+    ("agents.tool", adapt_openai_agents),
+    ("agents.run_internal.tool_actions", adapt_actions),
+    ("pydantic_ai.toolsets.combined", adapt_tool_names),
+    ("dspy.adapters.types.tool", adapt_dspy),
+    *((entry.module, entry.apply) for entry in (PYDANTIC_AI, *INTERCEPTORS)),
 )
-"""The adapters, by the module that they change."""
+"""The modules that are changed once they are imported, and the functions that change them."""
 
-_by_module: dict[str, list[Adapter]] = defaultdict(list)
-for _adapter in ADAPTERS:
-    _by_module[_adapter.module].append(_adapter)
+_by_module: dict[str, list[Callable[[ModuleType], None]]] = defaultdict(list)
+for _name, _apply in _ADAPTERS:
+    _by_module[_name].append(_apply)
 
 
 def _adapt(module: ModuleType) -> None:
-    for adapter in _by_module[module.__name__]:
-        adapter.apply(module)
+    for apply in _by_module[module.__name__]:
+        apply(module)
 
 
 _hook = ImportHook(_by_module, _adapt)

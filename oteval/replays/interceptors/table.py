@@ -19,7 +19,6 @@ from ...record import ToolAnswer
 from .calls import InterceptedCall, call_of, text_of
 
 __all__ = [
-    "Adapter",
     "Bound",
     "ToolInterceptor",
     "is_intercepted",
@@ -31,21 +30,6 @@ Bound = Mapping[str, Any]
 """The arguments of a method by the names of its parameters, ``self`` among them."""
 
 _MARK = "__oteval_intercepts__"
-
-
-@dataclass(frozen=True)
-class Adapter:
-    """A module of a framework that is changed once it is imported.
-
-    Attributes:
-        framework: The framework's name.
-        module: The name of the module.
-        apply: Wraps functions of the module.
-    """
-
-    framework: str
-    module: str
-    apply: Callable[[ModuleType], None]
 
 
 @dataclass(frozen=True)

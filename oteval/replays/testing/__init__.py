@@ -1,6 +1,6 @@
 """Log the inputs, outputs, reference outputs and feedback of tests of agents.
 
-    from oteval import testing
+    from oteval.replays import testing
 
     @pytest.mark.oteval
     def test_refund(oteval_trajectory):

@@ -71,7 +71,9 @@ def _completion(body: Body, message: dict[str, Any]) -> Reply:
 
 
 def _gemini(body: Body) -> dict[str, Any]:
-    is_done = any("functionResponse" in part for one in body["contents"] for part in one["parts"])
+    is_done = any(
+        "functionResponse" in part for content in body["contents"] for part in content["parts"]
+    )
     call = {"name": "refund", "args": {"order_id": 17, "amount": 40}}
     part = {"text": _ANSWER} if is_done else {"functionCall": call}
     candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}

@@ -85,11 +85,11 @@ async def own_toolset(question: str) -> Any:
 
 async def retry(question: str) -> Any:
     """A tool that asks the model to try again, once."""
-    asked: list[int] = []
+    orders: list[int] = []
 
     def refund(order_id: int, amount: int) -> dict[str, object]:
         """Refund an order."""
-        asked.append(order_id)
+        orders.append(order_id)
         shop.act(order_id, amount)
         raise ModelRetry("the till is closed, say so")
 

@@ -59,8 +59,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path.endswith("/info"):
             return 200, {"version": "0.13.0", "batch_ingest_config": None}
         if "/feedback" in path and self.command == "POST":
-            given = json.loads(body)
-            self.server.feedback += given if isinstance(given, list) else [given]
+            posted = json.loads(body)
+            self.server.feedback += posted if isinstance(posted, list) else [posted]
             return 200, {}
         if "/examples" in path and self.command == "GET":
             return 404, {"detail": "not found"}
@@ -74,20 +74,20 @@ class _Handler(BaseHTTPRequestHandler):
         kind = self.headers.get("Content-Type") or ""
         if not kind.startswith("multipart/"):
             return []
-        whole = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + body)
+        message = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + body)
         return [
             json.loads(part.get_payload(decode=True))
-            for part in whole.get_payload()
+            for part in message.get_payload()
             if str(part.get_param("name", header="content-disposition")).startswith("feedback.")
         ]
 
     def _made(self, body: bytes) -> tuple[int, Any]:
         if self.command == "GET":
             return 200, []
-        given = json.loads(body) if body[:1] == b"{" else {}
-        known = {"id": str(uuid.uuid4()), "created_at": _NOW, "modified_at": _NOW, "name": "n"}
+        posted = json.loads(body) if body[:1] == b"{" else {}
+        record = {"id": str(uuid.uuid4()), "created_at": _NOW, "modified_at": _NOW, "name": "n"}
         more = {"start_time": _NOW, "tenant_id": str(uuid.uuid4()), "reference_dataset_id": None}
-        return 200, {**known, **more, "dataset_id": str(uuid.uuid4()), **given}
+        return 200, {**record, **more, "dataset_id": str(uuid.uuid4()), **posted}
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing."""

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 TESTS = """
 import json, pathlib, pytest
-from oteval import testing
+from oteval.replays import testing
 
 SCORES = json.loads(pathlib.Path("scores.json").read_text())
 
@@ -141,8 +141,8 @@ def test_a_selection_replaces_only_its_tests(project: Project, store: tuple[str,
     assert "2 tests that did not run as before" in saved
     assert "test_agent[two]  good: 1 -> 0" in compared
     assert "test_agent[one]" not in compared.partition("regressions from baseline")[2]
-    whole = project.run("--oteval-save-baseline", "main", *store)
-    assert "did not run as before" not in whole
+    first_run = project.run("--oteval-save-baseline", "main", *store)
+    assert "did not run as before" not in first_run
 
 
 def test_a_tolerance_lets_small_falls_pass(project: Project):
@@ -175,9 +175,9 @@ def test_tests_that_did_not_run_are_counted(project: Project):
     scored(project, one={"good": 0.9}, two={"good": 1})
     project.run("--oteval-save-baseline", "main")
 
-    some = project.run("--oteval-baseline", "main", "-k", "one")
-    assert project.status == 0, some
-    assert "2 of the 3 tests of baseline main did not run" in some
+    second_run = project.run("--oteval-baseline", "main", "-k", "one")
+    assert project.status == 0, second_run
+    assert "2 of the 3 tests of baseline main did not run" in second_run
 
     project.write(test_new="def test_new(): pass\n")
     none = project.run("--oteval-baseline", "main", "test_new.py")

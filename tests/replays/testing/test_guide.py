@@ -37,8 +37,8 @@ class _Model(BaseHTTPRequestHandler):
             _call("refund", {"order": 17, "amount": 40}),
             {"role": "assistant", "content": f"Refunded 40. (key {SECRET})"},
         ]
-        said = answers[done] if offered == ["look_up_order", "refund"] else _VERDICT
-        choice = {"index": 0, "finish_reason": "stop", "message": said}
+        answer = answers[done] if offered == ["look_up_order", "refund"] else _VERDICT
+        choice = {"index": 0, "finish_reason": "stop", "message": answer}
         value = {
             "id": "c",
             "object": "chat.completion",
@@ -92,17 +92,17 @@ def commands() -> list[list[str]]:
 def test_the_example_is_recorded_once_and_played_back(example: Project, model: LoopbackServer):
     """After recording, the model server is stopped, and the guide's other commands pass."""
     url = f"{model.url}/v1"
-    record, *others = commands()
+    record, *commands_after = commands()
 
     printed = example.run(*record, env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
     assert example.status == 0, printed
     model.shutdown()
     model.server_close()
-    for options in others:
+    for options in commands_after:
         printed = example.run(*options, env={"OPENAI_BASE_URL": url})
         assert example.status == 0, printed
 
-    assert len(others) == 2
+    assert len(commands_after) == 2
     assert "no regression from baseline main" in printed
 
 

@@ -68,23 +68,23 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LangSmithServer]:
 @pytest.fixture
 def client(server: LangSmithServer) -> Iterator[Any]:
     """Return a client of it."""
-    made = langsmith.Client(api_url=server.url, api_key="no-key", auto_batch_tracing=False)
-    yield made
-    made.close()
+    client = langsmith.Client(api_url=server.url, api_key="no-key", auto_batch_tracing=False)
+    yield client
+    client.close()
 
 
-def example(wanted: Any) -> Any:
+def example(reference: Any) -> Any:
     return langsmith.schemas.Example(
         id=uuid.uuid4(),
         dataset_id=uuid.uuid4(),
         created_at=datetime.now(UTC),
         inputs={"question": "q"},
-        outputs=wanted if isinstance(wanted, dict) else {"messages": wanted},
+        outputs=reference if isinstance(reference, dict) else {"messages": reference},
     )
 
 
 def results(rows: Any) -> list[Any]:
-    return [one for row in rows for one in row["evaluation_results"]["results"]]
+    return [result for row in rows for result in row["evaluation_results"]["results"]]
 
 
 @pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
@@ -100,9 +100,9 @@ def test_langsmith_evaluate_takes_an_evaluator_as_it_is(
         upload_results=False,
     )
 
-    (found,) = results(rows)
+    (result,) = results(rows)
 
-    assert (found.key, found.score) == (key, True)
+    assert (result.key, result.score) == (key, True)
 
 
 @pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
@@ -121,9 +121,9 @@ def test_langsmith_aevaluate_takes_an_async_evaluator(
         )
         return results([row async for row in rows])
 
-    (found,) = asyncio.run(run())
+    (result,) = asyncio.run(run())
 
-    assert (found.key, found.score) == (key, True)
+    assert (result.key, result.score) == (key, True)
 
 
 @pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
@@ -140,13 +140,13 @@ def test_graphs_failures_and_errors_come_out(client: Any):
         upload_results=False,
     )
 
-    found = {one.key: one for one in results(rows)}
+    by_key = {result.key: result for result in results(rows)}
 
-    assert found["graph_trajectory_strict_match"].score is True
-    assert found["trajectory_superset"].score is False
-    assert "look_up" in found["trajectory_superset"].comment
-    assert found["trajectory_accuracy"].score is None
-    assert "the judge is down" in found["trajectory_accuracy"].comment
+    assert by_key["graph_trajectory_strict_match"].score is True
+    assert by_key["trajectory_superset"].score is False
+    assert "look_up" in by_key["trajectory_superset"].comment
+    assert by_key["trajectory_accuracy"].score is None
+    assert "the judge is down" in by_key["trajectory_accuracy"].comment
 
 
 def test_results_reach_langsmith(client: Any, server: LangSmithServer):
@@ -160,7 +160,7 @@ def test_results_reach_langsmith(client: Any, server: LangSmithServer):
     )
     client.flush()
 
-    assert [(one["key"], one["score"]) for one in server.feedback] == [
+    assert [(record["key"], record["score"]) for record in server.feedback] == [
         ("trajectory_superset", True)
     ]
 
@@ -210,7 +210,7 @@ def test_a_test_marked_for_langsmith_logs_feedback(
     )
 
     assert project.status == 0, printed
-    logged = {(one["key"], one.get("score")) for one in server.feedback}
+    logged = {(record["key"], record.get("score")) for record in server.feedback}
     assert {("trajectory_superset", True), ("trajectory_subset", True), ("pass", 1)} <= logged
 
 
@@ -246,7 +246,7 @@ def test_both_marks_can_stand_together(project: Project, server: LangSmithServer
 
     assert project.status == 0, printed
     assert "trajectory_superset" in printed
-    assert [one["key"] for one in server.feedback].count("trajectory_superset") == 1
+    assert [record["key"] for record in server.feedback].count("trajectory_superset") == 1
 
 
 def test_without_tracing_a_marked_test_still_passes(project: Project, server: LangSmithServer):
@@ -263,7 +263,7 @@ def test_without_tracing_a_marked_test_still_passes(project: Project, server: La
     )
 
     assert project.status == 0, printed
-    assert "trajectory_superset" not in {one["key"] for one in server.feedback}
+    assert "trajectory_superset" not in {record["key"] for record in server.feedback}
 
 
 @pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
@@ -276,4 +276,4 @@ def test_a_target_may_return_a_list(client: Any):
         upload_results=False,
     )
 
-    assert [one.score for one in results(rows)] == [True, True]
+    assert [result.score for result in results(rows)] == [True, True]

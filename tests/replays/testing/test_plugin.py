@@ -19,7 +19,8 @@ from .conftest import Project, new_project
 
 AGENT = """
 import pytest
-from oteval import testing, trajectory_superset
+from oteval import trajectory_superset
+from oteval.replays import testing
 from tests.agent import answer
 
 WANTED = [{"role": "assistant", "tool_calls": [{"name": "look_up", "args": {}}]}]
@@ -211,7 +212,8 @@ def test_switched_off_nothing_of_it_is_there(project: Project):
     """`-p no:oteval` removes the options and the mark; the functions then do nothing."""
     project.write(
         test_it="""
-from oteval import testing, trajectory_superset
+from oteval import trajectory_superset
+from oteval.replays import testing
 
 def test_logs_into_the_void():
     testing.log_inputs({"a": 1})
@@ -354,7 +356,7 @@ def test_it(oteval_trajectory, n):
 def test_logging_in_an_unmarked_test_is_an_error(project: Project):
     """A forgotten mark is reported."""
     project.write(
-        test_it="from oteval import testing\n\ndef test_it(): testing.log_inputs({'a': 1})\n"
+        test_it="from oteval.replays import testing\ndef test_it(): testing.log_inputs({'a': 1})\n"
     )
 
     printed = project.run()
@@ -474,7 +476,8 @@ def pytest_runtest_makereport(item, call):
 """
 FLAKY = """
 import pytest
-from oteval import create_loop_evaluator, testing
+from oteval import create_loop_evaluator
+from oteval.replays import testing
 attempts = []
 
 @pytest.mark.oteval

@@ -1,4 +1,4 @@
-"""A column is added by one entry and its SQL, and is then on every surface."""
+"""A column of runs is one entry and its SQL, a column of scores is one field and a migration."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from .make import ROOT
 
@@ -91,40 +89,44 @@ def _insert(path: Path, before: str, text: str) -> None:
     path.write_text(source.replace(before, before + text), "utf-8")
 
 
-@pytest.fixture
-def changed(tmp_path: Path) -> Path:
-    """Return a folder with the package, to which a column was added."""
-    package, copy = ROOT / "oteval", tmp_path / "oteval"
-    changes = {"model": "columns.py", "store": "column_sql.py"}
-    copy.mkdir()
-    for path in package.iterdir():
-        if path.name not in changes and path.name != "__pycache__":
-            (copy / path.name).symlink_to(path)
-    for name, changed_file in changes.items():
-        (copy / name).mkdir()
-        for path in (package / name).iterdir():
-            if path.name == changed_file:
-                (copy / name / path.name).write_bytes(path.read_bytes())
-            elif path.name != "__pycache__":
-                (copy / name / path.name).symlink_to(path)
-    _insert(copy / "model" / "columns.py", "_ALL = (", ENTRY)
-    _insert(copy / "store" / "column_sql.py", "COLUMN_SQL: Mapping[str, ColumnSql] = {", SQL)
+def _copied(tmp_path: Path, *files: str) -> Path:
+    """Return a folder with the package: these files are copied, all others are links."""
+    (tmp_path / "oteval").mkdir()
+    for path in sorted((ROOT / "oteval").rglob("*")):
+        name = path.relative_to(ROOT)
+        if "__pycache__" in name.parts:
+            continue
+        if path.is_dir():
+            (tmp_path / name).mkdir(parents=True)
+        elif str(name) in files:
+            (tmp_path / name).write_bytes(path.read_bytes())
+        else:
+            (tmp_path / name).symlink_to(path)
     return tmp_path
 
 
-def test_one_entry_adds_a_column_to_every_surface(changed: Path) -> None:
-    """It filters, is searched for, listed, grouped by, watched and returned to agents."""
+def _output(folder: Path, program: str) -> list[str]:
+    """Return the lines that a program prints, run with the package in a folder."""
     done = subprocess.run(
-        [sys.executable, "-c", SURFACES],
-        cwd=changed,
-        env={**os.environ, "PYTHONPATH": str(changed), "COLUMNS": "120"},
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "120"},
         capture_output=True,
         text=True,
         check=False,
     )
-
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def test_one_entry_adds_a_column_to_every_surface(tmp_path: Path) -> None:
+    """It filters, is searched for, listed, grouped by, watched and returned to agents."""
+    columns, sql = "oteval/model/columns.py", "oteval/store/column_sql.py"
+    _insert(_copied(tmp_path, columns, sql) / columns, "_ALL = (", ENTRY)
+    _insert(tmp_path / sql, "COLUMN_SQL: Mapping[str, ColumnSql] = {", SQL)
+
+    lines = _output(tmp_path, SURFACES)
+
     document: dict[str, Any] = json.loads(lines[0])
     assert document == {
         "where": ["0000000000000001"],
@@ -141,3 +143,44 @@ def test_one_entry_adds_a_column_to_every_surface(changed: Path) -> None:
     assert lines[1].split() == ["id", "started", "questions", "asked"]
     assert [line.split()[-2:] for line in lines[2:4]] == [["2", "text"], ["1", "text"]]
     assert [json.loads(line)["questions"] for line in lines[4:]] == [2, 1]
+
+
+MIGRATION = """
+ALTER TABLE scores ADD COLUMN confidence DOUBLE;
+CREATE OR REPLACE VIEW current_scores AS
+    SELECT * FROM scores ANTI JOIN superseded USING (trajectory_id, rev)
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id, evaluator ORDER BY seq DESC) = 1;
+"""
+SCORES = """
+from oteval.evaluators import EvaluationResult, Scorer
+from oteval.evaluators.checks.loops import Loops
+from oteval.model import Message, SpanRef, Trajectory
+from oteval.store import SCORE_ROWS, Store
+
+ids = SpanRef("1" * 32, "2" * 16)
+run = Trajectory("3" * 16, ids, trace_ids=(ids.trace_id,), tail=(Message("user", "hi"),))
+scorers = [Scorer(name, "v1", Loops()) for name in ("first", "second")]
+results = [EvaluationResult(score=1.0, passed=True, confidence=0.75), EvaluationResult()]
+with Store("scores.duckdb") as store:
+    store.trajectories.write([run], [ids.trace_id])
+    for scorer, result in zip(scorers, results, strict=True):
+        store.scores.write([scorer.score_of(run, result, 1)])
+    print([score.confidence for score in store.scores.read()])
+print("confidence" in SCORE_ROWS.names)
+"""
+
+
+def test_one_field_and_a_migration_add_a_column_to_scores(tmp_path: Path) -> None:
+    """An evaluator's result has the field, and the store keeps it; without a value it is None."""
+    model, last_field = "oteval/model/score.py", "    metadata: Mapping[str, Any] = field("
+    path = _copied(tmp_path, model) / model
+    source = path.read_text("utf-8")
+    assert source.count(last_field) == 1
+    path.write_text(
+        source.replace(last_field, f"    confidence: float | None = None\n{last_field}"), "utf-8"
+    )
+    migrations = tmp_path / "oteval" / "store" / "migrations"
+    number = 1 + max(int(path.name[:4]) for path in migrations.glob("*.sql"))
+    (migrations / f"{number:04}_confidence.sql").write_text(MIGRATION)
+
+    assert _output(tmp_path, SCORES) == ["[0.75, None]", "True"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from ..base.jsontext import canonical
@@ -21,6 +21,7 @@ from .outline import Unread
 __all__ = ["Scorer", "is_drawn", "version_of"]
 
 _SPACE = float(1 << 64)
+_RESULT_FIELDS = tuple(field.name for field in fields(EvaluationResult))
 
 
 def is_drawn(salt: str, evaluator: str, trace_id: str, rate: float) -> bool:
@@ -90,18 +91,19 @@ class Scorer:
             trajectory_id=trajectory.id,
             trace_id=root.trace_id,
             span_id=root.span_id,
-            evaluator=self.name,
-            version=self.version,
             rev=trajectory.rev,
-            sample_p=self.sample,
-            time_ns=time_ns,
-            status=result.status,
-            score=result.score,
-            passed=result.passed,
-            label=result.label,
-            comment=result.comment,
-            metadata=dict(result.metadata),
+            **self.shared_fields(time_ns),
+            **{name: getattr(result, name) for name in _RESULT_FIELDS},
         )
+
+    def shared_fields(self, time_ns: int) -> dict[str, Any]:
+        """The fields that all scores of this evaluator share, given at a time (ns)."""
+        return {
+            "evaluator": self.name,
+            "version": self.version,
+            "sample_p": self.sample,
+            "time_ns": time_ns,
+        }
 
     def outlined_result(
         self, run: Trajectory, outline: Outline, reference: Reference | None, problem: str

@@ -210,13 +210,7 @@ class Decider:
         results: Sequence[EvaluationResult],
         time_ns: int,
     ) -> pa.Table:
-        scorer = self.prepared.scorer
-        shared = {
-            "evaluator": scorer.name,
-            "version": scorer.version,
-            "sample_p": scorer.sample,
-            "time_ns": time_ns,
-        }
+        shared = self.prepared.scorer.shared_fields(time_ns)
         columns = {"place": runs["place"]}
         for column in SCORE_ROWS:
             name = column.name

@@ -33,7 +33,11 @@ several databases as one.
 **Schema.** The statements are in ``migrations/NNNN_name.sql``. Opening a database applies the
 missing ones.
 
-**To add a column**, for instance to ``trajectories``:
+**To add a column to ``scores``**, add a field to `EvaluationResult` in ``model/score.py`` (also to
+`Score.as_dict`), and write the next migration: ``ALTER TABLE scores ADD COLUMN``, and the views of
+``0019_current_scores.sql`` again. All else follows from the fields. Old rows read as the default.
+
+**To add a column to another table**, for instance to ``trajectories``:
 
 1. Add the field to the value in ``oteval/model/`` (also to `Trajectory.as_dict`, which ``--json``
    prints), and set it where the value is made: ``reconstruct/conversation.py`` for trajectories.

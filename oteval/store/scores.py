@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import MISSING, fields
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 import duckdb
 import pyarrow as pa
@@ -42,21 +43,28 @@ __all__ = [
 
 Outcome = Literal["pass", "fail", "error", "not_evaluated"]
 
-_TEXT = pa.string()
+# The columns of ``scores`` are the fields of `Score`; metadata is JSON text.
+_TYPES = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    float | None: pa.float64(),
+    bool | None: pa.bool_(),
+}
+_HINTS = get_type_hints(Score)
 SCORE_ROWS = pa.schema(
     [
-        ("trajectory_id", _TEXT),
-        ("rev", pa.int32()),
-        *[(name, _TEXT) for name in ("trace_id", "span_id", "evaluator", "version", "status")],
-        ("score", pa.float64()),
-        ("label", _TEXT),
-        ("passed", pa.bool_()),
-        ("comment", _TEXT),
-        ("metadata", _TEXT),
-        ("sample_p", pa.float64()),
-        ("time_ns", pa.int64()),
+        (field.name, pa.int32() if field.name == "rev" else _TYPES.get(hint, pa.string()))
+        for field in fields(Score)
+        for hint in [_HINTS[field.name]]
     ]
 )
+# Rows from before a column was added have none of its values.
+_DEFAULTS = {
+    field.name: field.default
+    for field in fields(Score)
+    if field.default is not MISSING and field.default is not None
+}
 # The score of a version of an evaluator on each run, beside the newest one of other versions.
 _PAIRS = f"""
     WITH of_version AS NOT MATERIALIZED (
@@ -133,8 +141,11 @@ def outcome_condition(outcome: Outcome) -> str:
 
 def score_of(row: Mapping[str, Any]) -> Score:
     """The score of a row of ``scores``."""
-    fields = {name: row[name] for name in _COLUMNS}
-    return Score(**fields, metadata=restore(row["metadata"]))
+    values = {name: row[name] for name in _COLUMNS}
+    for name, default in _DEFAULTS.items():
+        if values[name] is None:
+            values[name] = default
+    return Score(**values, metadata=restore(row["metadata"]))
 
 
 def score_rows(scores: Sequence[Score]) -> pa.Table:

@@ -1,6 +1,6 @@
 """Message content in the encodings that several dialects share, turned into `Message` values.
 
-A list may hold messages in any form (`message_forms`), parts of messages in any form (`parts`), or
+A list may hold messages in any form (`forms`), parts of messages in any form (`parts`), or
 both, as the Responses API mixes them. An item of an unknown form becomes a part of the message
 before it, or of a new message; it never becomes a role.
 """

@@ -94,7 +94,7 @@ class RunColumn:
 
     @property
     def has_spellings(self) -> bool:
-        """Whether more texts equal one of its texts than that text."""
+        """Whether a value is also found under other spellings."""
         return self.spellings is not _same_text
 
 

@@ -10,10 +10,10 @@ bet of size L does not win as long as
 (a Gaussian level makes the product of its factors at most exp(L n (L n s^2 / 2 - margin)) in
 expectation; Howard et al. 2021, "Time-uniform, nonparametric, nonasymptotic confidence sequences").
 Here L is the smallest bet: a drop divided by the variance of a value. Since a level is bounded,
-1.5 s were enough in simulations, however many values a stretch has. The mean of the baseline is
+1.5 times s was enough in simulations, however many values a stretch has. The baseline's mean is
 wrong by the wander too, and its standard error is added. The variance beyond chance is measured
-from the means of 1, 2, 4, ... hours, at least eight of each, by its lower bound: one of 99% to
-lower a floor, which costs delay, and one of 80% to say that the level wanders.
+from the means of 1, 2, 4, ... hours, at least eight of each. Its lower bound counts: at 99% to
+lower a floor, which costs delay, and at 80% to say that the level wanders.
 
 Source: variance of block means: Allan 1966, "Statistics of atomic frequency standards"; the bound:
 Wilson, Hilferty 1931, "The distribution of chi-square".
@@ -72,7 +72,7 @@ def measured_wander(hours: Hours, noise: float, *, errors: float = CERTAIN) -> W
     Args:
         hours: Hours, less the pattern of hours and weekdays.
         noise: The variance of one value, as if they were independent.
-        errors: The standard errors of the lower bound.
+        errors: How many standard errors the lower bound is below the estimate.
     """
     wander = Wander()
     for size in _STRETCHES:

@@ -380,7 +380,7 @@ def _is_around(outer: Span, inner: Span) -> bool:
 
 
 def _link(group: list[_Recording], *, is_id: bool) -> None:
-    """Link recordings with equal keys that lie within each other's time.
+    """Link recordings with equal keys, one of which lies within the time of the other.
 
     Args:
         group: The recordings.

@@ -35,12 +35,12 @@ class OpenTrace:
         first_ns: When its first row arrived (ns).
         last_ns: When its newest row arrived (ns).
         has_root: Whether its root span has arrived.
-        first: The number of the first row that arrived since it is open.
+        first: The number of the first row that arrived since it was opened.
         last: The number of the newest row.
-        is_new: Whether all of its rows arrived since it is open.
+        is_new: Whether all of its rows arrived since it was opened.
         has_conversation: Whether one of its spans names a conversation.
         check_ns: When to check next whether it has ended (ns).
-        rows: How many rows arrived since it is open.
+        rows: How many rows arrived since it was opened.
     """
 
     first_ns: int

@@ -30,13 +30,13 @@ def replaced_scores(rows: str = "scores") -> str:
         rows: See `current_scores`.
 
     Returns:
-        The query, in parentheses, with the columns ``seq`` and ``in_version``: whether the score is
+        The query, in parentheses, with the columns ``seq`` and ``is_outdated``: whether the score is
         not even the current one of its version of the evaluator.
     """
     key = "trajectory_id, evaluator"
     return f"""(
         WITH repeated AS (SELECT hash({key}) AS key FROM {rows} GROUP BY key HAVING count(*) > 1)
-        SELECT seq, TRUE AS in_version FROM {rows} SEMI JOIN superseded USING (trajectory_id, rev)
+        SELECT seq, TRUE AS is_outdated FROM {rows} SEMI JOIN superseded USING (trajectory_id, rev)
         UNION ALL
         SELECT seq, row_number() OVER (PARTITION BY {key}, version ORDER BY seq DESC) > 1
         FROM {rows} SEMI JOIN repeated ON hash({key}) = key
@@ -62,7 +62,7 @@ def current_scores(
     """
     replaced = replaced or replaced_scores(rows)
     if of_versions:
-        replaced = f"(SELECT seq FROM {replaced} WHERE in_version)"  # noqa: S608
+        replaced = f"(SELECT seq FROM {replaced} WHERE is_outdated)"  # noqa: S608
     return f"(SELECT * FROM {rows} ANTI JOIN {replaced} AS replaced USING (seq))"  # noqa: S608
 
 

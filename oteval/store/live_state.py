@@ -98,7 +98,7 @@ class CompletedTrace(NamedTuple):
         seq: The number of its last span or log record.
         reason: Why it counts as complete.
         first: The number of the first row since its previous completion, or None if that is not
-            known; above `seq` if there was none.
+            known; greater than `seq` if no row has arrived since.
     """
 
     trace_id: str

@@ -89,8 +89,8 @@ class LooseRun(NamedTuple):
 
     Attributes:
         service: Its service.
-        chain: The `follows` of a run that follows it, or "".
-        follows: The chain of the run that it follows, or "".
+        chain: A hash of all its messages up to its last answer, or "".
+        follows: The `chain` of the run before it, whose messages it begins with, or "".
         start_ns: When it begins.
         id: The id of its trajectory if that is stored, or "".
         history_id: The id of the stored trajectory that it follows, or "".

@@ -96,7 +96,7 @@ def ppi_mean(
         # The correction may leave the range; the true mean cannot.
         estimate = min(1.0, max(0.0, estimate))
         low, high = (min(1.0, max(0.0, end)) for end in interval)
-        if method == "normal" and _distinct(labels, predictions) < _OTHERS:
+        if method == "normal" and _distinct(labels, predictions) < _FEWEST_UNUSUAL:
             low, high = _alone(labels, confidence)
         interval = Interval(min(low, estimate), max(high, estimate))
     return Corrected(estimate, interval, weight, count, unlabelled_count, method=method)
@@ -121,8 +121,8 @@ def normal_interval(
     return _estimated(labels, predictions, unlabelled, weight, confidence)[1]
 
 
-# The number of labels whose difference from the judge is unusual that a normal interval needs.
-_OTHERS = 8
+# A normal interval needs this many labels that differ from the judge in an unusual way.
+_FEWEST_UNUSUAL = 8
 
 
 def _verdicts(values: Sequence[float]) -> bool:

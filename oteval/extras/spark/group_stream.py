@@ -43,8 +43,8 @@ class OversizedGroup:
         for trace_id, span_id, start, end in zip(
             *(rows[name].to_pylist() for name in names), strict=True
         ):
-            start_of_run = (start or 0, span_id or "", end or start or 0)
-            self.firsts[trace_id] = min(self.firsts.get(trace_id, start_of_run), start_of_run)
+            first_span = (start or 0, span_id or "", end or start or 0)
+            self.firsts[trace_id] = min(self.firsts.get(trace_id, first_span), first_span)
 
 
 @dataclass(slots=True)
@@ -54,12 +54,12 @@ class _RowSlices:
     slices: list[tuple[pa.RecordBatch, int, int]] = field(default_factory=list)
     count: int = 0
 
-    def add(self, batch: pa.RecordBatch, start_of_run: int, end: int) -> None:
-        self.count += end - start_of_run
-        if self.slices and self.slices[-1][0] is batch and self.slices[-1][2] == start_of_run:
+    def add(self, batch: pa.RecordBatch, first: int, end: int) -> None:
+        self.count += end - first
+        if self.slices and self.slices[-1][0] is batch and self.slices[-1][2] == first:
             self.slices[-1] = (batch, self.slices[-1][1], end)
         else:
-            self.slices.append((batch, start_of_run, end))
+            self.slices.append((batch, first, end))
 
     def parts(self) -> list[pa.RecordBatch]:
         return [batch.slice(first, end - first) for batch, first, end in self.slices]

@@ -215,10 +215,11 @@ def runs_page(
 
 
 def _with_previews(store: Store, listing: RunsPage, site: Site, after: RunKey | None) -> RunsPage:
-    """The newest page with the runs that just ended and match, which scores cannot.
+    """The newest page, with the runs that just ended and match.
 
-    They are read after the stored runs, so that no run is shown twice. A search takes long enough:
-    where many traces just ended, `events` reconstructs them, and the list is then loaded again.
+    They have no scores yet, so a filter on scores never matches them. They are read after the
+    stored runs, so that no run is shown twice. Where many traces just ended, a search does not wait
+    for them: `events` reconstructs them, and the list is then loaded again.
     """
     if after is not None:
         return listing

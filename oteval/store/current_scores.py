@@ -30,7 +30,7 @@ def replaced_scores(rows: str = "scores") -> str:
         rows: See `current_scores`.
 
     Returns:
-        The query, in parentheses, with the columns ``seq`` and ``is_outdated``: whether the score is
+        The query, in parentheses, with the columns ``seq`` and ``is_outdated``: the score is
         not even the current one of its version of the evaluator.
     """
     key = "trajectory_id, evaluator"

@@ -41,7 +41,7 @@ def sources() -> dict[Path, str]:
 
 def generic_bindings(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Each binding with a generic name, with its line."""
-    for name, line in _bindings(tree):
+    for name, line in bindings(tree):
         if name in GENERIC:
             yield name, line
 
@@ -60,7 +60,7 @@ def figures() -> dict[str, float]:
     """All figures, by name."""
     texts = sources()
     trees = {path: ast.parse(text) for path, text in texts.items()}
-    bindings = sum(1 for tree in trees.values() for _ in _bindings(tree))
+    binding_count = sum(1 for tree in trees.values() for _ in bindings(tree))
     generic = sum(1 for tree in trees.values() for _ in generic_bindings(tree))
     docstrings = [text for tree in trees.values() for text in _function_docstrings(tree)]
     words = re.findall(r"[A-Za-z']+", " ".join(_prose()))
@@ -76,7 +76,7 @@ def figures() -> dict[str, float]:
             isinstance(node, ast.ClassDef) for tree in trees.values() for node in ast.walk(tree)
         ),
         "permuted class names": len(permuted_classes(trees)),
-        "generic names of 1,000 bindings": round(1000 * generic / bindings, 1),
+        "generic names of 1,000 bindings": round(1000 * generic / binding_count, 1),
         "docstrings that begin with Return, %": round(
             100 * sum(text.startswith("Return") for text in docstrings) / len(docstrings)
         ),
@@ -86,7 +86,8 @@ def figures() -> dict[str, float]:
     }
 
 
-def _bindings(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def bindings(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Each name that is assigned, looped over or an argument, with its line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, node.lineno

@@ -4,7 +4,8 @@
 
 It lists, for the package and its pages:
 
-- class names that are defined more than once,
+- class names that are defined more than once, or have the same nouns in another order,
+- generic names of values, in a file where they are more than 5 of 1,000 (see `house_figures`),
 - modules under 40 lines, and modules named by a gerund,
 - docstrings that repeat another function's,
 - imports by string, which the import contracts cannot see,
@@ -31,7 +32,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from scripts.house_figures import imported_module
+from scripts.house_figures import bindings, generic_bindings, imported_module, permuted_classes
 
 ROOT = Path(__file__).resolve().parent.parent
 EXCEPTIONS = Path(__file__).with_suffix(".toml")
@@ -44,6 +45,7 @@ PAGES = (
     "examples/*.md",
 )
 SHORTEST_MODULE = 40  # lines
+MOST_GENERIC = 5  # of 1,000 bindings
 SHORTEST_REPEAT = 60  # characters: shorter docstrings may be equal by chance
 CODE = re.compile(r"``.*?``|`[^`]*`", re.DOTALL)
 
@@ -99,6 +101,26 @@ def repeated_classes(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
     for name, found in places.items():
         for path, line in found if len(found) > 1 else ():
             yield Finding("class", name, path, line, f"class {name} is defined {len(found)} times")
+
+
+def permuted_names(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
+    """Yield groups of classes whose names have the same nouns."""
+    for names in permuted_classes(trees).values():
+        first, *further = sorted(names)
+        for path, tree in trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef) and node.name == first:
+                    text = f"class {first} has the nouns of {', '.join(further)}"
+                    yield Finding("permuted", first, path, node.lineno, text)
+
+
+def generic_names(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
+    """Yield the generic names of files that have too many; two are not too many in any file."""
+    for path, tree in trees.items():
+        generic = list(generic_bindings(tree))
+        allowed = max(2, MOST_GENERIC * sum(1 for _ in bindings(tree)) // 1000)
+        for name, line in generic if len(generic) > allowed else ():
+            yield Finding("generic", str(path), path, line, f"{name}: say which value it is")
 
 
 def misshapen_modules(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
@@ -250,6 +272,8 @@ def findings() -> list[Finding]:
     found = []
     for check in (
         repeated_classes,
+        permuted_names,
+        generic_names,
         misshapen_modules,
         repeated_docstrings,
         imports_by_string,

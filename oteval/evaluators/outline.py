@@ -34,14 +34,14 @@ class CallArguments:
     """The arguments of a run's calls, by the numbers of the calls.
 
     Args:
-        known: The arguments; None where they were not read.
+        arguments: The arguments; None where they were not read.
 
     Attributes:
         asked: The numbers of the calls whose arguments were asked for, in this order.
     """
 
-    def __init__(self, known: Sequence[Any] | None = None) -> None:
-        self._known = known
+    def __init__(self, arguments: Sequence[Any] | None = None) -> None:
+        self._arguments = arguments
         self.asked: dict[int, None] = {}
 
     def __getitem__(self, call: int) -> Any:
@@ -51,16 +51,16 @@ class CallArguments:
             Unread: They were not read.
         """
         self.asked[call] = None
-        if self._known is None:
+        if self._arguments is None:
             raise Unread("arguments")
-        return self._known[call]
+        return self._arguments[call]
 
 
 class _KnownPart:
     """A value of which some attributes are known."""
 
-    def __init__(self, **known: Any) -> None:
-        vars(self).update(known)
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise Unread(name)
@@ -78,8 +78,8 @@ class _KnownPart:
 class _KnownCall(_KnownPart):
     """A call of which the name, perhaps the hash, and perhaps the arguments are known."""
 
-    def __init__(self, index: int, given: CallArguments, **known: Any) -> None:
-        super().__init__(_index=index, _given=given, **known)
+    def __init__(self, index: int, call_arguments: CallArguments, **attributes: Any) -> None:
+        super().__init__(_index=index, _call_arguments=call_arguments, **attributes)
 
     @property
     def arguments(self) -> Any:
@@ -88,7 +88,7 @@ class _KnownCall(_KnownPart):
         Raises:
             Unread: They were not read.
         """
-        return self._given[self._index]
+        return self._call_arguments[self._index]
 
 
 def run_of(outline: Outline, arguments: CallArguments, attribute: str = "") -> Trajectory:

@@ -142,10 +142,10 @@ def spans_routes(site: Site) -> list[Route]:
             if count > _MOST_EXPLAINED:
                 return large_trace(store, run, count, int(text))
             try:
-                found = explain(store, trace_id)
+                explanation = explain(store, trace_id)
             except NotFound:
-                found = Explanation(trace_id, (), 0, ())
-            return spans_page(found, run.id, int(text))
+                explanation = Explanation(trace_id, (), 0, ())
+            return spans_page(explanation, run.id, int(text))
 
         shown_page = await site.read(read)
         query = request.query_params.get("q", "")
@@ -159,13 +159,13 @@ def spans_routes(site: Site) -> list[Route]:
             trace_id = stored_run(store, name).root_span.trace_id
             if stored := store.span_outlines.one(trace_id, span_id):
                 return stored
-            found, _ = store.spans.of_traces([trace_id])  # it may be archived
-            return next((one for one in found if one.span_id == span_id), None)
+            spans_of_trace, _ = store.spans.of_traces([trace_id])  # it may be archived
+            return next((span for span in spans_of_trace if span.span_id == span_id), None)
 
-        found = await site.read(read)
-        if found is None:
+        stored_span = await site.read(read)
+        if stored_span is None:
             raise HTTPException(404, f"the trace has no span {span_id}")
-        return text_page(_whole_text(found))
+        return text_page(_whole_text(stored_span))
 
     return [Route("/runs/{name}/spans", spans), Route("/runs/{name}/spans/{span}", span)]
 

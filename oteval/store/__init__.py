@@ -35,7 +35,9 @@ missing ones.
 
 **To add a column to ``scores``**, add a field to `EvaluationResult` in ``model/score.py`` (also to
 `Score.as_dict`), and write the next migration: ``ALTER TABLE scores ADD COLUMN``, and the views of
-``0019_current_scores.sql`` again. All else follows from the fields. Old rows read as the default.
+``0019_current_scores.sql`` again. Storing, deciding and
+reading follow from the fields. Old rows read as the default. To publish, compare or import it, see
+``scoring/score_events.py``, ``cli/rescore.py`` and ``ingest/exported_runs.py``.
 
 **To add a column to another table**, for instance to ``trajectories``:
 

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from ..base.jsontext import dumps, restore
-from ..model import EVERYTHING, Label, Score, Selection
+from ..model import EVERYTHING, Label, Score, Selection, Status
 from .arrow_rows import table_of
 from .current_scores import (
     current_numbers,
@@ -44,8 +44,10 @@ __all__ = [
 Outcome = Literal["pass", "fail", "error", "not_evaluated"]
 
 # The columns of ``scores`` are the fields of `Score`; metadata is JSON text.
-_TYPES = {
+_TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
+    Status: pa.string(),
+    Mapping[str, Any]: pa.string(),
     int: pa.int64(),
     float: pa.float64(),
     float | None: pa.float64(),
@@ -54,7 +56,7 @@ _TYPES = {
 _HINTS = get_type_hints(Score)
 SCORE_ROWS = pa.schema(
     [
-        (field.name, pa.int32() if field.name == "rev" else _TYPES.get(hint, pa.string()))
+        (field.name, pa.int32() if field.name == "rev" else _TYPES[hint])
         for field in fields(Score)
         for hint in [_HINTS[field.name]]
     ]

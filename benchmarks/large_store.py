@@ -130,7 +130,7 @@ _COMMANDS = {
     ),
     "compare": Command(
         ["compare", "experiment-1", "experiment-2"],
-        (r"(?m)^correct +0\.\d+ .* {each}  ", r"(?m)^quality +0\.\d+ .* {each}  "),
+        (r"(?m)^correct: [\d,]+ runs got worse", r"(?m)^quality: [\d,]+ runs got worse"),
         statuses=(0, 1),  # 1: it found a regression
     ),
     "export --jsonl": Command(["export", "--jsonl", "-"], (_RUN_LINE,), lines=1000),

@@ -53,13 +53,11 @@ _TYPES: dict[Any, pa.DataType] = {
     float | None: pa.float64(),
     bool | None: pa.bool_(),
 }
+_IDENTITY = ("trajectory_id", "rev", "trace_id", "span_id", "evaluator", "version")
 _HINTS = get_type_hints(Score)
 SCORE_ROWS = pa.schema(
-    [
-        (field.name, pa.int32() if field.name == "rev" else _TYPES[hint])
-        for field in fields(Score)
-        for hint in [_HINTS[field.name]]
-    ]
+    (name, pa.int32() if name == "rev" else _TYPES[_HINTS[name]])
+    for name in dict.fromkeys([*_IDENTITY, *(field.name for field in fields(Score))])
 )
 # Rows from before a column was added have none of its values.
 _DEFAULTS = {

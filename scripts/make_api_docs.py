@@ -116,7 +116,7 @@ def _methods(value: type) -> Iterator[str]:
     """Yield a line for each public method and property that the class itself has."""
     if value is oteval.Config or issubclass(value, (BaseException, dict)):
         return
-    for name, member in vars(value).items():
+    for name, member in sorted(vars(value).items(), key=_line_of):
         function = getattr(member, "__func__", member)
         text = inspect.getdoc(function)
         if name.startswith("_") or not text:
@@ -136,6 +136,14 @@ def _members(module: ModuleType) -> Iterator[str]:
             yield f"- `{name}{_parameters(value)}`: {_summary(inspect.getdoc(value) or '')}\n"
         elif inspect.isclass(value):
             yield f"- `{name}`: {_summary(inspect.getdoc(value) or '')}\n"
+
+
+def _line_of(named_member: tuple[str, Any]) -> int:
+    """Where a member is defined; a test that replaces it for a while moves it in the class."""
+    member = named_member[1]
+    function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code.co_firstlineno if code is not None else 0
 
 
 def _summary(docstring: str) -> str:

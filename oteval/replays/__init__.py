@@ -1,14 +1,14 @@
 """Replays: the recorded answers of a session, given back to the agent.
 
-In come a session's spans and HTTP exchanges, from the store or a file, and the agent: a function, a
-command, a test, or a client of an endpoint.
+Inputs are a session's spans and HTTP exchanges, from the store or a file, and the agent: a
+function, a command, a test, or a client of an endpoint.
 
-Out come a `ReplayResult` with each `Divergence` from the recording and the line of the agent's code
-that caused it, and, of a repetition with a live model (``whatif``), two experiments. A replay never
-acts: a request or a tool that it cannot answer is refused, and one that it cannot guard is never a
-pass.
+The output is a `ReplayResult`: it has each `Divergence` from the recording, with the line of the
+agent's code that caused it. A repetition with a live model (``whatif``) also returns two
+experiments. A replay never acts: it refuses a request or a tool that it cannot answer. A replay
+with something that it cannot guard is never a pass.
 
-Nothing here imports `cli`, `views` or `extras`. `player` and the files that it asks do no I/O.
+Nothing here imports `cli`, `views` or `extras`. `player` and the modules that it uses do no I/O.
 
 Read in this order:
 

@@ -38,14 +38,14 @@ _CLIENTS = (
     "urllib.request",
     "http.client",
 )
-"""Clients by preference: one that builds on another comes first."""
+"""Clients by preference: a client that builds on another client is first."""
 
 _LOOPS = ("asyncio.events", "asyncio.runners", "uvloop")
 """Modules whose frames are outside the current task."""
 
 _TELEMETRY = ("opentelemetry.sdk.", "opentelemetry.exporter.", "agents.tracing.")
 _TELEMETRY_THREADS = ("langsmith.", "langfuse.", "logfire.", "posthog.", "sentry_sdk.")
-"""Modules that export telemetry if nothing of the agent's code is on the stack."""
+"""Modules that export telemetry, unless the agent's code is on the stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def call_site() -> CallSite:
 def _frames() -> Iterator[tuple[CodeType, int, str]]:
     """Yield the frames of the current call from the innermost on.
 
-    Those of the tasks that wait for the current one come before those that run the event loop.
+    The frames of tasks that wait for the current task precede the frames of the event loop.
     """
     frame: FrameType | None = sys._getframe(1)
     is_outside = False
@@ -130,7 +130,7 @@ def _waiting_tasks() -> Iterator[asyncio.Task[Any]]:
 
 
 def _enclosed_futures(callback: Any) -> list[Any]:
-    """The futures that a callback completes: that of `asyncio.gather`, for example."""
+    """The futures that a callback completes, such as the future of `asyncio.gather`."""
     if isinstance(callback, functools.partial):
         callback = callback.func
     cells = getattr(callback, "__closure__", None) or ()

@@ -1,11 +1,11 @@
 """Cassettes of vcrpy and pytest-recording: read as recordings, and written from them.
 
 A cassette is a YAML or JSON file with a list of HTTP requests and responses (version 1, see
-https://vcrpy.readthedocs.io). It has neither times nor chunks: a response that was streamed is
-one piece. Secrets are removed in both directions, as from every recording.
+https://vcrpy.readthedocs.io). It has no times and no chunks: a response that was streamed is one
+piece. Secrets are removed in both directions, as from every recording.
 
-A cassette has only HTTP exchanges, so the user's messages and the tools of its recording are those
-in the requests to models. A recording without exchanges becomes a cassette of rebuilt requests and
+A cassette has only HTTP exchanges, so the user's messages and the tools of its recording come from
+the requests to models. A recording without exchanges becomes a cassette of rebuilt requests and
 responses; vcrpy matches requests by method and URL, not by their body.
 """
 
@@ -73,12 +73,12 @@ def read_cassette(path: str | Path) -> list[Exchange]:
 
 
 def write_cassette(exchanges: Iterable[Exchange], path: str | Path) -> int:
-    """Write exchanges as a cassette, YAML or (for ``.json``) JSON; return their number.
+    """Write exchanges as a cassette in YAML, or in JSON for ``.json``; return their number.
 
-    An exchange without a response, such as a timeout, has no form in a cassette and is left out.
+    A cassette cannot represent an exchange without a response, such as a timeout: it is left out.
 
     Args:
-        exchanges: The exchanges, in the order in which they are to be replayed.
+        exchanges: The exchanges, in the order of their replay.
         path: The file to write.
 
     Raises:
@@ -115,7 +115,7 @@ def _exchange(interaction: Mapping[str, Any], number: int) -> Exchange:
         status=int(response["status"]["code"]),
         response_headers=sent_headers,
         chunks=(Chunk(body),) if body else (),
-        # The order is all that a cassette knows of time.
+        # A cassette has only the order of exchanges, not their times.
         start_ns=number,
         end_ns=number,
     )
@@ -245,12 +245,12 @@ def cassette_exchanges(
 ) -> list[Exchange]:
     """The exchanges of a recording for a cassette, by their start.
 
-    Model calls without an exchange are rebuilt; those without an answer are left out.
+    Model calls without an exchange are rebuilt, or left out if they have no answer.
 
     Args:
         recording: The recording.
         base_url: The address of the model for rebuilt calls, such as ``https://host/v1``.
-        api: The API of rebuilt calls of which the trace does not name it.
+        api: The API of rebuilt calls, where the trace does not name it.
 
     Raises:
         InputError: The API is unknown.
@@ -298,7 +298,7 @@ def _response(api: ModelApi, call: RecordedModelCall) -> tuple[int, str, list[by
 
 
 def _request_body(request: RecordedRequest, api: str) -> bytes:
-    """The body of a rebuilt request; its messages only where they have the API's form."""
+    """The body of a rebuilt request; it has the messages only if they have the API's form."""
     body: dict[str, object] = {"model": request.model}
     if api == "chat_completions":
         body["messages"] = [message.as_dict() for message in request.messages]

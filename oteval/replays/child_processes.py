@@ -1,14 +1,14 @@
 """The processes that an agent starts during a replay: stopped, unless they are guarded or allowed.
 
-A replay guards its own process, and the Python processes of a command into which it is loaded. Any
-other program could do anything. So it is stopped before it starts, unless the user allows it by
-name; then the replay cannot vouch for the agent, and is not ``passed``. A few programs by which
-Python's own library reads facts about the machine run as ever.
+A replay guards its own process. It is also loaded into the Python processes of a command, and
+guards them. Any other program could do anything, so it is stopped before it starts. The user may
+allow a program by name; then the replay cannot vouch for the agent, and is not ``passed``. Python's
+own library starts a few programs to read facts about the machine: they run as usual.
 
-A forked process, and one of `multiprocessing`, is part of the replay. The answer that asks for a
-tool may reach another process than the one that runs it. So a child takes over the functions of all
-tools that the recording asks for: when it is forked, before it runs its target, and whenever it
-receives a job, which may have imported the module of one.
+A forked process, and one of `multiprocessing`, is part of the replay. One process may receive the
+answer that requests a tool, and another process may run the tool. So a child takes over the
+functions of all tools that the recording requests: when it is forked, before it runs its target,
+and whenever it receives a job, because the job may have imported the module of a tool.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _READS_FACTS = frozenset(
     }
 )
 _FACT_READERS = frozenset({"platform", "ctypes.util", "uuid", "locale", "sysconfig"})
-# The helper of `multiprocessing` that removes shared memory; it runs nothing of the agent.
+# The helper of `multiprocessing` that removes shared memory; it runs no code of the agent.
 _TRACKER = "from multiprocessing.resource_tracker import main"
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*$")
 _IGNORES_ENVIRONMENT = re.compile(r"-(?!-)[A-Za-z]*[IES]")
@@ -102,7 +102,7 @@ def _is_harmless(program: str, arguments: Sequence[str]) -> bool:
 
 
 def _starter() -> str:
-    """The module that starts the program, behind those that start programs."""
+    """The module of Python's library that starts the program; "" for any other module."""
     frame = sys._getframe(1)
     passed = ("subprocess", "os", __name__, f"{__package__}.network_guard")
     while frame is not None:
@@ -120,7 +120,7 @@ def _library() -> str:
 
 
 def _is_guarded(program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether a program is a Python process into which this replay is loaded."""
+    """Whether a program is a Python process that loads this replay."""
     if VARIABLE not in environment or "command_child" not in environment[VARIABLE]:
         return False
     if str(FOLDER) not in environment.get("PYTHONPATH", "").split(os.pathsep):
@@ -213,9 +213,9 @@ PROCESS_EVENTS: dict[str, Callable[..., None]] = {
 
 
 def carry_into_processes(patches: Patches) -> None:
-    """Load the replay of a command into Python processes that are started with another environment.
+    """Load the replay of a command into Python processes that start with another environment.
 
-    Clients of MCP, for example, pass few variables on to servers.
+    Clients of MCP, for example, pass few variables to servers.
     """
     start = subprocess.Popen.__init__
 
@@ -264,7 +264,7 @@ def _environment_list(values: Any) -> Mapping[str, str] | None:
 
 
 def guard_uvloop_processes(patches: Patches, loop: Any) -> None:
-    """Guard the processes of uvloop, which starts them without Python's functions."""
+    """Guard the processes of uvloop, which does not use Python's functions to start them."""
     for name in ("subprocess_exec", "subprocess_shell"):
         patches.set(loop, name, _guarded_start(getattr(loop, name), is_shell="shell" in name))
 
@@ -333,4 +333,4 @@ CHILD_MODULES: dict[str, Callable[[Patches, Any], None]] = {
     "multiprocessing.process": _guard_targets,
     "multiprocessing.reduction": _guard_jobs,
 }
-"""The modules by which children get their work, and how each is guarded."""
+"""The modules that deliver work to children, and how each is guarded."""

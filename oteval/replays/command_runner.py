@@ -29,7 +29,7 @@ from .what_if_session import WhatIfOptions
 
 __all__ = ["CommandRunner"]
 
-# A Python process ends itself when it takes too long; this much later the command is killed.
+# A Python process ends itself when it takes too long. The command is killed this much later.
 _GRACE = 10.0
 _ENTRY = "oteval.replays.command_child:start"
 
@@ -71,7 +71,7 @@ class CommandRunner:
         return result if result.status == "passed" else replace(result, output=end_of(job.output))
 
     def _run(self, job: ReplayJob, results: Path) -> int | None:
-        """Run the command; its exit status, or None if it was killed for taking too long."""
+        """Run the command; return its exit status, or None if it took too long and was killed."""
         if self._is_stopped:
             raise ConfigError("the verification was interrupted")
         with job.output.open("wb") as output, _standard_input(self._command, job) as lines:
@@ -94,7 +94,7 @@ class CommandRunner:
         except subprocess.TimeoutExpired:
             return None
         finally:
-            # Also the processes that the command has left behind.
+            # This also kills the processes that the command has left behind.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -125,7 +125,7 @@ class CommandRunner:
         return variables
 
     def _result(self, job: ReplayJob, results: Path, status: int | None) -> VerifiedSession:
-        """The result of the command from those of its processes."""
+        """The result of the command, combined from the results of its processes."""
         written = [
             VerifiedSession.from_dict(json.loads(path.read_text("utf-8")))
             for path in sorted(results.glob("*.json"))
@@ -157,7 +157,7 @@ def _reports(results: Path) -> Path:
 
 
 def _without_result(session: str, results: Path, status: int | None) -> VerifiedSession:
-    """The result of a command none of whose processes gave one."""
+    """The result of a command if none of its processes returned a result."""
     processes = read_reports(_reports(results))
     problems = [report.problem for report in processes if report.problem]
     if problems:

@@ -1,4 +1,4 @@
-"""Frozen time and randomness, so that an agent whose prompts contain them can be replayed.
+"""Frozen time and randomness: agents that put them into prompts can then be replayed.
 
 Each source is opt-in, and restored at the end:
 
@@ -42,7 +42,7 @@ class FrozenSources:
 
     Attributes:
         names: The names of the sources.
-        session: The id of the session, from which random numbers and uuids derive.
+        session: The id of the session; random numbers and uuids derive from it.
     """
 
     def __init__(self, names: Collection[str], session: str) -> None:
@@ -72,7 +72,7 @@ class FrozenSources:
             numpy.random.seed(int.from_bytes(seed[:4]))
 
     def digest(self, purpose: str) -> bytes:
-        """16 bytes for a purpose, by the session and the number of the call."""
+        """16 bytes for a purpose, derived from the session and the number of the call."""
         text = f"{self.session}\0{self._call}\0{purpose}"
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
@@ -88,7 +88,7 @@ def freeze(names: Collection[str], *, session: str, start_ns: int) -> Iterator[F
     Args:
         names: Names out of `FREEZABLE`.
         session: The id of the session.
-        start_ns: The start of the recording, at which the clock stands first.
+        start_ns: The start of the recording: the first time that the clock shows.
 
     Yields:
         The sources; call `FrozenSources.answered` after each model call.
@@ -131,7 +131,7 @@ def freezable(names: Collection[str]) -> tuple[str, ...]:
 
 
 class _Clock:
-    """A clock that stands still until it is moved forward."""
+    """A clock that does not move until it is moved forward."""
 
     def __init__(self, traveller: Any, start_ns: int) -> None:
         self._traveller = traveller

@@ -1,8 +1,8 @@
 """An MCP server that answers the recorded tools of a session.
 
-The tools are those whose definitions are in the recorded model requests; a tool that was executed
-without a definition takes any arguments. It serves standard input and output, or streamable HTTP as
-part of the endpoint of ``oteval replay serve``.
+The recorded model requests define the tools; a tool that was executed without a definition takes
+any arguments. It serves standard input and output, or streamable HTTP as part of the endpoint of
+``oteval replay serve``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def serve_stdio(player: Player) -> None:
 
 
 def recorded_tools(recording: Recording) -> list[types.Tool]:
-    """The tools of a recording, in the order in which they first appear."""
+    """The tools of a recording, in the order of their first appearance."""
     tools: dict[str, types.Tool] = {}
     for call in recording.model_calls:
         for definition in call.request.tools:
@@ -93,7 +93,7 @@ def recorded_tools(recording: Recording) -> list[types.Tool]:
 
 
 def _tool(definition: Mapping[str, Any]) -> types.Tool | None:
-    """A tool of a definition in OpenAI's format, None for tools of the provider."""
+    """The tool of a definition in OpenAI's format; None for tools of the provider."""
     function = definition.get("function", definition)
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str) or not name:

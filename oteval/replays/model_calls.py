@@ -1,12 +1,12 @@
-"""The recorded model calls of a session: recorded HTTP exchanges, or rebuilt from spans.
+"""The recorded model calls of a session: from recorded HTTP exchanges, or rebuilt from spans.
 
-An exchange belongs to the model call in whose span it was made, or else to the call that ran at
-that time with the same answer. One call may have several exchanges: attempts that failed, and the
-last one. All of them are kept, since an agent makes them again.
+An exchange belongs to the model call whose span encloses it, or else to the call that ran at that
+time with the same answer. One call may have several exchanges: attempts that failed, and the last
+one. All of them are kept, since an agent makes them again.
 
 A trace has the messages of each call, but seldom the whole request. An emitter may write only the
 messages that are new since the last call; they are completed from the conversation. An answer that
-was cut, redacted or not captured is unknown: it cannot be given back to an agent.
+was cut, redacted or not captured is unknown: a replay cannot return it to an agent.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _status(span: Span) -> int:
 
 
 def wire_call(exchange: Exchange) -> RebuiltCall | None:
-    """The model call that an exchange is, or None if it is not one."""
+    """The model call in an exchange, or None if it contains none."""
     recorded = recorded_call(exchange)
     return None if recorded is None else RebuiltCall(*recorded)
 
@@ -227,7 +227,7 @@ def join_exchanges(
     """Join the model calls of a session with their exchanges, and list the other exchanges.
 
     Args:
-        rebuilt: The model calls as the spans have them.
+        rebuilt: The model calls that were rebuilt from the spans.
         exchanges: The recorded exchanges of the session.
         parents: The id of each span's parent.
     """
@@ -272,7 +272,7 @@ def ancestors(span_id: str, parents: Mapping[str, str]) -> Iterator[str]:
 
 
 def _same_call(wire: RecordedModelCall, calls: Sequence[RebuiltCall]) -> RebuiltCall | None:
-    """The call that ran around an exchange: one with the same answer, or the only one."""
+    """The call that ran around an exchange: a call with the same answer, or the only call."""
     around = [
         call
         for call in calls

@@ -31,7 +31,7 @@ class Patches:
             self._patches.append((owner, name, original, replacement))
 
     def undo(self) -> None:
-        """Restore all attributes, the last one first.
+        """Restore all attributes in reverse order.
 
         An attribute that another library has replaced since then is left as it is.
         """

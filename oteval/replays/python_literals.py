@@ -1,8 +1,8 @@
 """Python literals as a person would write them: plain JSON as source code of limited width.
 
 The layout is that of ruff and black: double quotes, one item a line where a list or a dict does not
-fit on one, and a comma after the last item. Long texts are split between words, and texts of
-several lines are ``dedent`` of a triple-quoted text where that gives exactly the same text.
+fit on one, and a comma after the last item. Long texts are split between words. Texts of several
+lines are ``dedent`` of a triple-quoted text, if that is exactly the same text.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def text_literal(text: str, *, column: int = 0, room: int = 0, level: int = 0) -
 
 
 def split_text(text: str, width: int) -> Iterator[str]:
-    """Yield the pieces of a text whose source code has at most a width, as far as words allow."""
+    """Yield the pieces of a text; the source code of each fits a width, as far as words allow."""
     line = ""
     for word in _WORDS.findall(text) if text.strip() else [text]:
         if line and (line.endswith("\n") or len(_quoted(line + word)) > width):

@@ -1,11 +1,11 @@
-"""The recorded HTTP exchanges besides model calls, such as those of tools.
+"""The recorded HTTP exchanges besides model calls, such as the requests of tools.
 
-A request is answered by the first exchange with the same method, URL, headers and body that has not
-been used. Some headers may differ, see `wire.request_headers`, and so may a port of this
-machine that the system chose. The order of query parameters and of keys in JSON is irrelevant, and
-so is the random text that divides the parts of a body. Secrets of a request are
-replaced before it is compared, as they were when the exchange was recorded. Recorded text that was
-redacted equals any text: the agent's process knew further secrets, such as those of other requests.
+A request is answered by the first unused exchange with the same method, URL, headers and body. Some
+headers may differ, see `wire.request_headers`, and so may a port of this machine that the system
+chose. The order of query parameters and of keys in JSON is irrelevant, and so is the random text
+that divides the parts of a body. Secrets of a request are replaced before it is compared, as they
+were when the exchange was recorded. Recorded text that was redacted equals any text: the agent's
+process knew further secrets, for example from other requests.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RecordedExchanges:
     def intended(self, request: HttpRequest) -> Exchange | None:
         """Use up the exchange with the same method and URL.
 
-        Of several, it is one with the same body.
+        If there are several, an exchange with the same body is preferred.
         """
         target, _ = self._key(request)
         same_target = (entry for entry in self._entries if entry.target == target)
@@ -129,7 +129,7 @@ class RecordedExchanges:
         """Describe how a request differs from the recording.
 
         Args:
-            recorded: The exchange that the request stands for, or None.
+            recorded: The exchange that corresponds to the request, or None.
             request: The request.
         """
         request_line = f"{request.method} {shown_url(request.url)}"
@@ -155,7 +155,7 @@ class RecordedExchanges:
         )
 
     def _suggestion(self, request: HttpRequest) -> str:
-        """The remedy for a request; one that may act is never let through."""
+        """The remedy for a request; a request that may act is never let through."""
         if request.method.upper() in READING_METHODS:
             return "to let it through: allow HOST:PORT"
         return "if the agent is meant to send it: record the session again"

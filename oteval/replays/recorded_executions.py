@@ -1,10 +1,10 @@
 """The recorded executions of tools in a session.
 
-A tool's arguments are those that the model asked for, and its result is the one that the model
-received, since the span of a tool often has them in another form. The span's own result is kept
-beside it: the agent's code gets that from the tool, and makes the text for the model of it. Spans
-of `@oteval.tool` also have the types of values and exceptions. So do those of plain functions
-that were watched while they ran a tool. Executions that no model asked for have the values of their
+A tool's arguments are the ones in the model's request, and its result is the text that the model
+received, because the span of a tool often has them in another form. The span's own result is kept
+as well: the tool returns it to the agent's code, which makes the text for the model from it. Spans
+of `@oteval.tool` also have the types of values and exceptions. So do spans of plain functions that
+were watched while they ran a tool. Executions that no model requested have the values of their
 span.
 """
 
@@ -57,7 +57,7 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
 
 
 def _once(calls: Sequence[RecordedToolCall]) -> Iterator[RecordedToolCall]:
-    """Yield executions, without calls whose result is in a later run, as after an interrupt.
+    """Yield executions, without calls that have their result in a later run, as after an interrupt.
 
     The message that asks for such a call is in the runs before and after.
     """
@@ -73,7 +73,7 @@ def _once(calls: Sequence[RecordedToolCall]) -> Iterator[RecordedToolCall]:
 
 
 def executions_in(messages: Sequence[Message]) -> list[RecordedToolCall]:
-    """The executions of tools that messages show; those have no times.
+    """The executions of tools that messages show; such executions have no times.
 
     Args:
         messages: The messages of a conversation.
@@ -116,7 +116,7 @@ def _agent_tools(session: Sequence[TracedTrajectory]) -> set[str]:
 
 
 def _asked(messages: Sequence[Message]) -> Iterator[tuple[Message, ToolCall, Message | None]]:
-    """Yield each call with the message that asks for it and the one with its result."""
+    """Yield each call with the message that requests it and the message with its result."""
     for index, message in enumerate(messages):
         if not message.client_calls:
             continue
@@ -131,7 +131,7 @@ def _asked(messages: Sequence[Message]) -> Iterator[tuple[Message, ToolCall, Mes
 
 
 def _take_result(call: ToolCall, results: list[Message]) -> Message | None:
-    """Take the result of a call out of the results of its message: by its id, else in order."""
+    """Take the result of a call from the results of its message: by its id, else in order."""
     for index, result in enumerate(results):
         if result.tool_call_id == call.id or not (result.tool_call_id and call.id):
             return results.pop(index)
@@ -170,7 +170,7 @@ def _requested(
 def _has_raised(result: Message | None, run: ToolRun | None) -> bool:
     """Whether a call failed by an exception, not by the text that its tool returned.
 
-    A result that only reads like an error was returned; the tool returns it again.
+    If a result only reads like an error, the tool returned it, and returns it again.
     """
     if result is None:
         return run is not None and run.is_error
@@ -213,7 +213,7 @@ def _function(run: ToolRun) -> str:
 
 
 def _escaped(session: Sequence[TracedTrajectory]) -> dict[str, str]:
-    """The reported exceptions of tools after which no model was asked, by their spans."""
+    """The reported exceptions of tools that no model call followed, by their spans."""
     escaped: dict[str, str] = {}
     for traced in session:
         for run in traced.runs:

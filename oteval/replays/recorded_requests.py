@@ -1,8 +1,9 @@
 """The recorded model calls, and which of them answers a request of the agent.
 
 A request is answered by the first recorded call with an equal key that has not been used. Requests
-may therefore come in any order, as those of parallel agents do. If there is none, the *intended*
-call is the unused one whose messages are the most similar; the earliest of several.
+may therefore arrive in any order, for example from parallel agents. If no recorded call has an
+equal key, the *intended* call is the unused call with the most similar messages; the earliest of
+several.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class RecordedRequests:
 
     Args:
         calls: The calls.
-        tools: The executions of tools, by which calls at the same time are recognised.
+        tools: The executions of tools; they show which calls ran at the same time.
         normalize: Patterns of parts that vary.
     """
 
@@ -109,12 +110,12 @@ class RecordedRequests:
 
     def _find(self, key: RequestKey) -> RecordedEntry | None:
         unused = self.unused
-        # Those with another key are equal but for parts that the recording lacks or has redacted.
+        # Calls with another key differ only in parts that the recording lacks or has redacted.
         likely = sorted(unused, key=lambda entry: entry.key != key)
         return next((entry for entry in likely if difference(entry.key, key) is None), None)
 
     def intended(self, key: RequestKey) -> RecordedEntry | None:
-        """The unused call that a request without an equal one is meant as."""
+        """The unused call that corresponds to a request without an equal recorded request."""
         unused = self.unused
         if not unused or self._is_repeated(key):
             return None
@@ -126,13 +127,13 @@ class RecordedRequests:
         return best
 
     def _is_repeated(self, key: RequestKey) -> bool:
-        """Whether a request has been answered, and was recorded only that often."""
+        """Whether all recordings of this request have been used as answers."""
         return any(entry.key == key for entry in self._entries if entry.is_used)
 
     def divergence(
         self, entry: RecordedEntry, key: RequestKey, request: RecordedRequest
     ) -> Divergence:
-        """Describe how a request differs from that of its intended call."""
+        """Describe how a request differs from the request of its intended call."""
         divergence = difference(entry.key, key)
         if divergence is None:
             return self.swapped_results(entry, key, request) or Divergence(
@@ -179,7 +180,7 @@ class RecordedRequests:
     def _must_follow(
         self, recorded: ResultOrder, actual: ResultOrder, calls_by_id: Mapping[str, ToolCall]
     ) -> bool:
-        """Whether two results changed places whose executions did not overlap."""
+        """Whether two results changed places although their executions did not overlap."""
         places = {number: position for position, number in enumerate(actual.numbers)}
         executions = {
             number: self._execution(call_id, calls_by_id.get(call_id))
@@ -214,7 +215,7 @@ def _overlap(first: RecordedToolCall | None, second: RecordedToolCall | None) ->
 
 
 def _similarity(recorded: RequestKey, actual: RequestKey) -> float:
-    """The share of messages that two requests have at the same position."""
+    """The share of messages that are at the same position in both requests."""
     if recorded.is_partial:
         recorded, actual = recorded.rough, actual.rough
     equal = sum(a == b for a, b in zip(recorded.messages, actual.messages, strict=False))

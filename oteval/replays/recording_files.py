@@ -1,9 +1,9 @@
 """Recordings in files, so that a child process or a test needs no database.
 
 A file has JSON lines, and is compressed if its name ends in ``.gz``. The first line is the header
-with the version of the format and the number of the lines after it. Each of these is a model call,
-an execution of a tool, or an HTTP exchange; fields with their default value are left out. Bodies
-that are not text are base64.
+with the version of the format and the number of the lines after it. Each further line is a model
+call, an execution of a tool, or an HTTP exchange. Fields with their default value are left out.
+Bodies that are not text are base64.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def save(recording: Recording, path: str | Path) -> None:
     """
     path = Path(path)
     data = recording_bytes(recording)
-    # Without a time or a name, equal recordings are equal files.
+    # The file has no time and no name, so equal recordings are equal files.
     try:
         make_folder(path.parent)
         write_private(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
@@ -79,7 +79,8 @@ def _text(value: Any, messages: dict[int, str]) -> str:
 
     Args:
         value: The value.
-        messages: The texts of messages by their ids. Requests repeat those of earlier ones.
+        messages: The texts of messages by their ids. Requests repeat the messages of earlier
+            requests.
     """
     if isinstance(value, Message):
         text = messages.get(id(value))
@@ -212,7 +213,7 @@ def _each(read: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple[Any, ..
 
 
 def _reader(kind: Any, **readers: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Make the reader of a class's JSON form, some of whose fields are read by functions.
+    """Make the reader of a class's JSON form; functions read some of its fields.
 
     Fields that the class does not have are left out: later versions may have more.
     """

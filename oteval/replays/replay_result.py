@@ -1,4 +1,4 @@
-"""The result of a replay: how far the agent came, and where it differs from its recording."""
+"""The result of a replay: how far the agent got, and where it differs from its recording."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class ReplayResult:
         reasons: Why the fidelity is not ``wire``, and how much of the session was not compared.
         divergences: The differences from the recording, the first one first.
         model_calls: The number of recorded model calls.
-        served: The number of those that answered a request.
+        served: The number of recorded model calls that answered a request.
         tool_calls: The number of recorded executions of tools.
-        served_tools: The number of those that answered a call.
+        served_tools: The number of recorded executions that answered a call.
         exchanges: The number of other recorded HTTP exchanges.
-        served_exchanges: The number of those that answered a request.
+        served_exchanges: The number of other recorded exchanges that answered a request.
         flagged: The number of requests that got an answer although they differ.
         live: The number of requests that were sent for real after a fork.
         executed: The tools that the agent ran, in order: names and arguments.
         missing: The names of recorded calls that the agent did not make, such as ``model call 2``.
-        unguarded: Actions that the replay could not guard, such as those of a program that was
-            let run. Such a replay gives no verdict, unless the agent has diverged.
-        tools: How each tool was answered that the model asked for: ``shop.py:41, answered``.
+        unguarded: Actions that the replay could not guard, such as the actions of an allowed
+            program. Such a replay has no verdict, unless the agent has diverged.
+        tools: How each tool that the model requested was answered: ``shop.py:41, answered``.
     """
 
     session: str

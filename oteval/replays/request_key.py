@@ -1,16 +1,16 @@
-"""The canonical form of a request to a model, by which a replay finds the recorded answer.
+"""The canonical form of a request to a model: a replay finds the recorded answer by it.
 
 Two requests are equal if they mean the same to the model:
 
-- Ids of tool calls count by the order in which they appear. Results of the calls of one message are
-  equal in any order; `RequestKey.result_orders` keeps it.
+- Ids of tool calls count by the order of their appearance. Results of the calls of one message are
+  equal in any order; `RequestKey.result_orders` keeps the order.
 - Arguments, and tool results that are JSON, are equal as JSON. Other texts are equal exactly.
 - ``developer`` is ``system``; a list with one text is that text; reasoning does not count.
 - Tools are equal with equal descriptions and schemas, in the same order.
 - Options are equal as JSON; the id of a stored request does not count.
 
-Two requests that were sent over HTTP are then compared as a whole, see `wire_requests`. A request
-that was rebuilt from a trace is *partial*: it is compared as far as the trace has it.
+If both requests were sent over HTTP, they are then compared as a whole, see `wire_requests`. A
+request that was rebuilt from a trace is *partial*: only the parts that the trace has are compared.
 A value that was redacted when it was recorded equals any value, see `redacted_text`. Patterns
 (``--normalize``) replace variable parts of texts on both sides.
 """
@@ -86,7 +86,7 @@ class RequestKey:
 
     @property
     def is_continuation(self) -> bool:
-        """Whether the request has only new messages, and the provider keeps those before."""
+        """Whether the request has only new messages, and the provider keeps the earlier ones."""
         settings = self.request.settings
         return bool(settings.get("previous_response_id") or settings.get("conversation"))
 
@@ -97,7 +97,7 @@ class RequestKey:
 
     @cached_property
     def rough(self) -> RequestKey:
-        """The key as it is compared with a partial one: one system message, no names, no parts."""
+        """The key for a comparison with a partial key: one system message, no names, no parts."""
         texts = [m.text.strip() for m in self.messages if m.role == "system"]
         system = [CanonicalMessage("system", "\n".join(filter(None, texts)))] if texts else []
         places = [i for i, m in enumerate(self.messages) if m.role != "system"]
@@ -123,8 +123,8 @@ def key_of(
     Args:
         request: The request.
         normalize: Patterns of texts that do not count.
-        reader: Reads the messages; one with the same patterns that has read similar requests is
-            faster.
+        reader: Reads the messages. It needs the same patterns, and is faster if it has read similar
+            requests.
         wire: The HTTP request, or None.
     """
     canonical_messages = (reader or CanonicalReader(normalize)).read(request.messages)
@@ -218,7 +218,7 @@ def _of_messages(recorded: RequestKey, actual: RequestKey) -> Iterator[Divergenc
 def _is_shifted(
     recorded: Sequence[CanonicalMessage], actual: Sequence[CanonicalMessage], at: int
 ) -> bool:
-    """Whether one request has a message more at a place, and then goes on as the other."""
+    """Whether one request has an additional message at a place, and then equals the other."""
     if len(recorded) == len(actual):
         return False
     shorter, longer = sorted((recorded, actual), key=len)
@@ -226,7 +226,7 @@ def _is_shifted(
 
 
 def _tail(recorded: RequestKey, actual: RequestKey) -> RequestKey:
-    """A recorded request with as many of its last messages as an actual one has."""
+    """A recorded request, cut to the last messages: as many as an actual request has."""
     has_prompt = any(m.role in SYSTEM_ROLES for m in actual.request.messages)
     prompts = [m for m in recorded.request.messages if m.role in SYSTEM_ROLES and has_prompt]
     spoken = [m for m in recorded.request.messages if m.role not in SYSTEM_ROLES]
@@ -350,7 +350,7 @@ def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[Divergence]:
 
 
 def _is_definition(recorded: str | None, actual: str | None) -> bool:
-    """Whether a definition is equal as far as a trace has it: often not its schema."""
+    """Whether a definition is equal as far as a trace has it; the schema is often missing."""
     if recorded is None or actual is None:
         return True
     before, after = restore(recorded), restore(actual)
@@ -383,7 +383,7 @@ def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[Divergenc
 
 
 def _is_model(recorded: RequestKey, actual: RequestKey) -> bool:
-    """Whether the model is the same; a trace may have its dated name, or a provider's."""
+    """Whether the model is the same; a trace may have its dated name, or the name of a provider."""
     if recorded.model == actual.model or not recorded.model:
         return True
     if not recorded.is_partial:

@@ -35,7 +35,7 @@ class ReplayTransport:
     """Answers requests from the replay of the current thread or task.
 
     Args:
-        replay: The replay; by default that of the thread or task.
+        replay: The replay; by default the replay of the thread or task.
     """
 
     def __init__(self, replay: OpenReplay | None = None) -> None:
@@ -100,7 +100,7 @@ def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
     if api_of(http_request.method, http_request.url) is None:
         if not replay.player.has(http_request) and replay.allowed.allows(request.url.host, port):
             return None
-        # Also if it is recorded: telemetry differs in every run.
+        # Even if the request is recorded: telemetry differs in every run.
         if not replay.player.is_live and call_site().is_telemetry:
             address = f"{request.url.host}:{port}"
             replay.player.note(f"telemetry to {address} was blocked")
@@ -117,7 +117,7 @@ def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
 
 
 def _live_request(replay: OpenReplay, request: Any, answer: HttpAnswer) -> Any:
-    """Make the request to send for real, and allow the address of its model."""
+    """Make the request that is sent for real, and allow the address of its model."""
     edited = answer.request
     if edited is None:
         return request
@@ -168,7 +168,7 @@ def _delays(answer: HttpAnswer, replay: OpenReplay) -> Iterator[tuple[Chunk, flo
 
 @functools.cache
 def _stream_class(library: Any) -> Any:
-    """The class of a library's response streams that give recorded chunks."""
+    """The class of a library's response streams that return recorded chunks."""
 
     class RecordedStream(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, request: Any, answer: HttpAnswer, replay: OpenReplay) -> None:

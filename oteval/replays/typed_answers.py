@@ -1,13 +1,13 @@
-"""The recorded value or exception of a tool as the agent's code gets it, with its type.
+"""The recorded value or exception of a tool, with its type, for the agent's code.
 
 Spans of `@oteval.tool` have values with their types. Other instrumentations report exceptions as a
-type and a text. These are raised again where a tool of a framework failed and its model never
-received a text: the framework handles them as it did. A class that cannot be found, or that makes
-another text of it, is not guessed.
+type and a text. If a tool of a framework failed and its model never received a text, the exception
+is raised again, and the framework handles it as before. Nothing is guessed: the class must exist,
+and its instance must have the recorded text.
 
-A recording is data from disk. A class is taken from a module that is loaded, or that is the agent's
-own and can be imported. It is looked up without calling code, must have the recorded name, and must
-not act when its instances end.
+A recording is data from disk. A class is taken from a loaded module, or from an importable module
+of the agent. It is looked up without calling code, must have the recorded name, and must not act
+when its instances end.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def reported_answer(call: RecordedToolCall) -> ToolAnswer | None:
         return None
     reported = json.loads(call.raised)[_TAG]
     name, text = reported["type"], reported["message"]
-    # The text stands for the exception only if no message has it: the model received none.
+    # The exception is raised only if no message has its text: then the model received none.
     return ToolAnswer(
         None, error=text, error_type=name.rpartition(".")[2], raised=_exception(name, text)
     )
@@ -155,7 +155,7 @@ def _exception(name: str, text: str) -> BaseException | None:
 
 
 def _class_names(name: str) -> Iterator[str]:
-    """Yield the forms ``module:Class`` of a dotted name, which of a builtin has no module."""
+    """Yield the forms ``module:Class`` of a dotted name; the name of a builtin has no module."""
     parts = name.split(".")
     if len(parts) == 1:
         yield f"builtins:{name}"

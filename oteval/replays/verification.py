@@ -2,7 +2,7 @@
 
 `verify` replays each session with the agent's current code: a function, called in worker processes
 that replay many sessions each, or a command, run once for each session. A session that crashes its
-process, or does not end in time, has a result like any other.
+process, or does not end in time, has a result as well.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ __all__ = [
     "verify",
 ]
 
-# A worker ends itself when a session takes too long; this much later it is killed.
+# A worker ends itself when a session takes too long. It is killed this much later.
 _GRACE = 10.0
-# Sessions per worker process, which bounds memory that the agent or its libraries do not free.
+# Sessions per worker process. This limits memory that the agent or its libraries do not free.
 _RECYCLE = 250
 _IMPORT = 300.0  # seconds for the import of the target
-# Sessions for each worker that are read before a result is awaited.
+# Sessions that are read for each worker before a result is awaited.
 _AHEAD = 8
 
 
@@ -141,7 +141,8 @@ def verify(
                 session_folder = Path(folder, str(number))
                 future = _submitted(recording, session_folder, runners, pool)
                 waiting.append((future, session_folder))
-                # Only some recordings lie in the folder at a time: all of them may fill the disk.
+                # The folder contains only some recordings at a time: all of them could fill the
+                # disk.
                 if len(waiting) > _AHEAD * workers:
                     yield _awaited(*waiting.popleft())
             while waiting:
@@ -161,7 +162,7 @@ def _awaited(future: Future[VerifiedSession], folder: Path) -> VerifiedSession:
 def _submitted(
     recording: Recording, folder: Path, runners: SessionRunners, pool: ThreadPoolExecutor
 ) -> Future[VerifiedSession]:
-    """Have a session replayed, or say why it cannot be."""
+    """Submit a session to be replayed; if that is impossible, the result has the reason."""
     problem = unreplayable(recording)
     if not problem:
         return pool.submit(runners.run, _saved(recording, folder))
@@ -243,7 +244,7 @@ class TargetRunner:
         self._is_stopped = False
 
     def run(self, job: ReplayJob) -> VerifiedSession:
-        """Replay a session in the worker process, which is started if need be."""
+        """Replay a session in the worker process; start the process if necessary."""
         process = self._started(job)
         files = {"recording": str(job.recording), "output": str(job.output)}
         try:
@@ -258,7 +259,7 @@ class TargetRunner:
         return outcome
 
     def _started(self, job: ReplayJob) -> ChildProcess:
-        """The worker process; a new one imports the target while a recording answers it."""
+        """The worker process; a new process imports the target while a recording answers it."""
         if self._process is not None:
             return self._process
         if self._is_stopped:

@@ -2,13 +2,13 @@
 
     python -m oteval.replays.verify_worker SETTINGS
 
-It imports the target in a replay of the requests that the recorded import sent, and prints
+It imports the target inside a replay of the requests that the recorded import sent, and prints
 ``{"ready": true}`` or ``{"problem": "..."}``. Then it answers each line on standard input (a
 `ReplayJob`) with a line (a `VerifiedSession`). The agent's own output goes to a file. A session
 that does not end in time is reported, and ends the process: its threads cannot be stopped.
 
-Each session runs in a copy of the context. The state of the agent's modules stays: an agent that
-keeps conversations in a global variable sees those of earlier sessions.
+Each session runs in a copy of the context. The state of the agent's modules stays: if an agent
+keeps conversations in a global variable, it sees the conversations of earlier sessions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .what_if_session import import_session, session_of
 
 __all__ = ["KEYS", "default_keys", "end_of", "main", "waits_at", "watchdog"]
 
-# How much of an agent's output a report has.
+# The part of an agent's output that a report contains.
 _OUTPUT = 2000
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _imported(settings: Mapping[str, Any]) -> Callable[..., Any]:
-    """Import the target; requests outside of agents are answered as recorded, others are refused.
+    """Import the target; recorded requests outside of agents are answered, others are refused.
 
     Raises:
         OtevalError: It cannot be imported.
@@ -82,7 +82,7 @@ def _imported(settings: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def default_keys(environ: Any) -> None:
-    """Set keys that clients ask for, so that a replay needs none."""
+    """Set the keys that clients require, so that a replay needs none."""
     for name in KEYS:
         if not environ.get(name):
             environ[name] = "none-needed-in-a-replay"
@@ -108,7 +108,7 @@ def _replayed(
         return VerifiedSession(job["session"], "not_replayed", str(error))
 
     def late() -> None:
-        # Only the first thread replays, see `main`.
+        # Only the main thread replays, see `main`.
         line = waits_at(threading.main_thread().ident)
         limit = f"no end after {settings['timeout']:g} s{line}"
         outcome = replace(late_result(session, limit), seconds=time.monotonic() - started)
@@ -147,7 +147,7 @@ def watchdog(seconds: float, late: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def _output_into(path: str) -> Iterator[None]:
-    """Write standard output and standard error, also those of child processes, into a file."""
+    """Write standard output and standard error into a file, also the output of child processes."""
     saved_descriptors = os.dup(1), os.dup(2)
     with Path(path).open("wb") as file:
         _flush()

@@ -1,8 +1,8 @@
 """The player of ``oteval replay whatif``: a live model, and the recorded results of tools.
 
-Requests to models are edited and sent for real, or answered by another recording. Tools are
-answered by `ToolLadder`, other HTTP requests from the recording or refused. A difference from the
-recording is not a divergence: `WhatIfPlayer.coverage` counts how far the recording goes.
+Requests to models are edited and sent for real, or answered by another recording. `ToolLadder`
+answers tools. Other HTTP requests are answered from the recording, or refused. A difference from
+the recording is not a divergence: `WhatIfPlayer.coverage` counts how far the recording goes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WhatIfPlayer(Player):
         tool_policy: The answer to a tool call that the recording does not have.
         normalize: Patterns of text that is ignored in arguments and requests.
         answers: The recording that answers model requests; None to send them for real.
-        gate: Decides whether tools can run that a request offers; None if they run elsewhere.
+        gate: Decides whether the tools that a request offers can run; None if they run elsewhere.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -72,7 +72,7 @@ class WhatIfPlayer(Player):
         self._redactor = SecretRedactor()
         self._made: list[Exchange] = []
         self._answered_tools: list[RecordedToolCall] = []
-        # Tool calls that the model asked for and that no intercepted tool has received.
+        # Tool calls that the model requested and that no intercepted tool has received.
         self._asked: list[ToolCall] = []
         self._returned: set[str] = set()
         self._blocked: dict[str, None] = {}
@@ -130,7 +130,7 @@ class WhatIfPlayer(Player):
             tool_call = self._take_asked(name, arguments)
             if name in self._agent_tools or (self._gate is not None and self._gate.runs(name)):
                 return None
-            # The recorded arguments are those that the model asked for, without defaults.
+            # The recorded arguments are the model's, without defaults.
             looked_up = tool_call.arguments if tool_call is not None else dict(arguments)
             recorded = self._ladder.take(name, looked_up).call
             answer = recorded or without_result(name, looked_up)

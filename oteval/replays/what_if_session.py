@@ -1,7 +1,7 @@
 """Replays with a live model in the process of the agent: options, and new runs in files.
 
-The new run is written beside the agent's output, as a recording, because its whole requests and
-responses are too much for the line in which processes exchange results.
+Processes exchange results as a line. The whole requests and responses of the new run are too long
+for a line, so the new run is written as a recording, into the folder of the agent's output.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ANSWERS_FILE = "answers.jsonl"
 """The file beside a session's recording with the recording that answers model requests."""
 
 _FOLDER = "new"
-# The model hosts that this process has asked. Connections to them may outlive a session.
+# The model hosts that this process sent requests to. Their connections may outlive a session.
 _MODELS = AddressList()
 
 
@@ -110,7 +110,7 @@ class WhatIfSession(ReplaySession):
             models=_MODELS,
             programs=frozenset(options.allow_processes),
         )
-        # Another model may give another answer.
+        # Another model may return another answer.
         self.answers = AgentAnswers(())
 
     def keep(self, folder: Path) -> None:
@@ -142,10 +142,10 @@ def session_of(recording: str | Path, options: Mapping[str, Any]) -> ReplaySessi
 
 
 def import_session(recording: str | Path, options: Mapping[str, Any]) -> ReplaySession:
-    """Prepare the replay in which the module of a target is imported.
+    """Prepare the replay that imports the module of a target.
 
     Args:
-        recording: The file of the recording that it is imported for.
+        recording: The file of the recording that the import is for.
         options: The fields of `ReplayOptions`, or of `WhatIfOptions`.
 
     Raises:

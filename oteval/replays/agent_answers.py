@@ -1,11 +1,11 @@
 """The answers of agents: how their runs ended in a replay, compared with the recording.
 
 `@oteval.agent` reports each end of its function: the value as the messages that its span would
-have, the value's type, or the exception. Each is compared with the recorded run of the same agent
-with the same question. Where no such function ran, as with agents of frameworks, the text that the
-replay's target returned is compared with the agent's recorded answer: it must contain it.
+have, the value's type, or the exception. Each end is compared with the recorded run of the same
+agent with the same question. If no such function ran, for example with agents of frameworks, the
+text that the replay's target returned is compared: it must contain the agent's recorded answer.
 
-Answers are compared at the end of a replay, and only if nothing else differs: another answer is
+Answers are compared at the end of a replay, and only if nothing else differs: a different answer is
 mostly the consequence of another difference.
 """
 
@@ -32,7 +32,7 @@ _DECORATE = (
     "@oteval.agent, and record the session again"
 )
 _NONE = "builtins:NoneType"
-# Objects of libraries have ids and times that differ in every run: uuids, and times of ISO 8601.
+# Objects of libraries have ids and times that differ in every run: uuids, and ISO 8601 times.
 _VARIABLE = re.compile(
     r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?",
@@ -43,10 +43,10 @@ CLOSED = "closed"
 
 
 class AgentAnswers:
-    """The recorded ends of agents' runs, and those of a replay.
+    """The recorded ends of agents' runs, and the ends in a replay.
 
     Args:
-        recorded: The recorded ones.
+        recorded: The recorded ends.
         normalize: Patterns of parts that vary.
     """
 
@@ -69,7 +69,7 @@ class AgentAnswers:
         """Take note of the result of the target for a turn.
 
         Args:
-            value: The value; the list of chunks of a generator.
+            value: The value; for a generator, the list of its chunks.
             line: The line of the target, or "".
         """
         with self._lock:
@@ -82,7 +82,7 @@ class AgentAnswers:
         return tuple(self._returned)
 
     def is_recorded_error(self, error: BaseException) -> bool:
-        """Whether a recorded run ended with an exception, and the agent's with the same."""
+        """Whether a recorded run ended with the same exception as the agent's run."""
         text = error_text(error)
         has_ended = any(end.error == text for end in self._ends) or not self._ends
         return has_ended and any(
@@ -98,7 +98,7 @@ class AgentAnswers:
         return [divergence for divergence in divergences if divergence is not None]
 
     def not_compared(self) -> list[str]:
-        """The reason, as a list of one line, why no recorded answer was compared; [] if one was."""
+        """The reason why no recorded answer was compared, as a list of one line; else []."""
         with self._lock:
             has_answer = any(answer.answer or answer.error for answer in self._recorded)
             if not has_answer or self._ends or self._returned:
@@ -109,7 +109,7 @@ class AgentAnswers:
         ]
 
     def _pairs(self) -> Iterator[tuple[RecordedAnswer, AgentEnd]]:
-        """Yield each end of the replay with the recorded answer that it stands for."""
+        """Yield each end of the replay with the recorded answer that it is compared with."""
         unused = [answer for answer in self._recorded if answer.is_decorated]
         unmatched: list[AgentEnd] = []
         for end in self._ends:
@@ -165,7 +165,7 @@ class AgentAnswers:
         """Compare the results of the target with the answers of the agents that it called."""
         recorded, returned = [answer for answer in self._recorded if answer.answer], self._returned
         if len(recorded) != len(returned):
-            # Of agents in agents, the first has the answer; of several in a row, the last.
+            # The first of nested agents has the answer, but the last of several agents in a row.
             is_nested = bool(recorded) and recorded[0].is_decorated
             recorded = recorded[:1] if is_nested else recorded[-1:]
             returned = returned[-1:] if len(returned) == 1 or not is_nested else []
@@ -209,7 +209,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _comparable(value: Any, recorded: str) -> str | None:
-    """The result of a target as text; None if it may hold the answer in another form.
+    """The result of a target as text; None if it may contain the answer in another form.
 
     Args:
         value: The value.
@@ -232,7 +232,7 @@ def _value(text: str) -> Any:
 
 
 def _shown(end: RecordedAnswer | AgentEnd) -> str:
-    """An answer as text: that of its only message, or all of them as JSON."""
+    """An answer as text: the text of its only message, or all messages as JSON."""
     if end.error:
         return end.error
     if end.answer is None:

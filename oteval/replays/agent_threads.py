@@ -1,13 +1,13 @@
 """The agents of a session, recognised by their requests to models, and the lead agent's trajectory.
 
-Requests do not say which agent sends them. Two requests are of the same agent if their system
-prompts are equal but for numbers, such as those of dates, or if one continues an answer to the
-other. The **lead** agent is the one that is given the user's message; of several, the one with the
-most requests, then the last one. The others are its sub-agents.
+Requests do not name the agent that sends them. Two requests are of the same agent if their system
+prompts differ only in numbers, such as dates, or if one request continues an answer to the other.
+The **lead** agent receives the user's message; of several such agents, it is the one with the most
+requests, then the last one. The others are its sub-agents.
 
 A recorded run and its repetition with a live model are compared as trajectories that are made in
-the same way, so that a difference is never one of the instrumentation. They have no times: answered
-tools take none.
+the same way, so that the instrumentation never causes a difference. They have no times, because
+answered tools take no time.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ class _Agent:
 class AgentThreads:
     """Gives each request of a run the number of its agent.
 
-    A request with an unknown prompt and the user's message is that of the lead agent, if that has
-    sent none yet: its prompt has been edited. Otherwise it belongs to a new agent.
+    A request may have an unknown prompt and the user's message. If the lead agent has sent no
+    request yet, the request is the lead agent's: its prompt has been edited. Otherwise the request
+    belongs to a new agent.
 
     Args:
         recording: The recording that shows the agents; without one, the agent of the first request
@@ -67,7 +68,7 @@ class AgentThreads:
         self._inputs = recording.inputs if recording is not None else ()
         self._agents = [_Agent({_prompt(call.request) for call in thread}) for thread in recorded]
         self._agents = self._agents or [_Agent()]
-        # The agent of the last answer, for requests that continue an answer without a known id.
+        # The agent of the last answer: for requests that continue an answer without a known id.
         self._last: int | None = None
         if lead_prompt is not None:
             self._agents[LEAD].prompts.add(_form(lead_prompt))
@@ -91,7 +92,7 @@ class AgentThreads:
         return number
 
     def answered(self, number: int, answer: Message, response_id: str = "") -> None:
-        """Note a model's answer to an agent, by which its next request is recognised."""
+        """Note a model's answer to an agent, to recognise the agent's next request by it."""
         marks = {call.id for call in answer.client_calls if call.id} | {response_id}
         if not answer.client_calls:
             marks.add(key_of(answer))
@@ -136,7 +137,7 @@ def _prompt(request: RecordedRequest) -> str:
 
 
 def _is_asked(request: RecordedRequest, inputs: Sequence[str]) -> bool:
-    """Whether a request has a message of the user; where none is known, any is."""
+    """Whether a request has a message of the user; always true if no message is known."""
     texts = [message.content or "" for message in request.messages if message.role == "user"]
     return not inputs or any(question in text for question in inputs for text in texts)
 
@@ -171,13 +172,13 @@ def rerun_trajectory(
     """Build the trajectory of a session's lead agent.
 
     Args:
-        session: The id of the session, which becomes the trajectory's.
+        session: The id of the session, which becomes the id of the trajectory.
         threads: The model calls by agent, the lead agent's first.
-        tool_calls: The executions of tools, by which failed results are known.
+        tool_calls: The executions of tools, which show the failed results.
         agent: The name of the agent.
         service: The name of the service.
     """
-    # An attempt that failed was repeated, or was the last one.
+    # A failed attempt was repeated, or was the last attempt.
     lead = [call for call in (threads[LEAD] if threads else ()) if not call.error]
     resource = {"service.name": service} if service else {}
     root = Span(session, session, resource=resource)

@@ -1,12 +1,12 @@
 """A replay of the whole process: started in the Python processes of a replayed command.
 
-`oteval.record.bootstrap` calls `start` before the program's first line. When the program
-ends, or takes too long, its result is written as a file of the folder that the settings name.
+`oteval.record.bootstrap` calls `start` before the program's first line. When the program ends, or
+takes too long, its result is written as a file into the folder that the settings name.
 
-The program's functions do not exist when its replay begins, and nothing reports that they do. So
-the first calls that the program itself makes are watched, with Python's trace function: before
-each of them, the functions of the recorded tools are taken over that exist by then. A call of such
-a function itself is stopped, since no model has asked for it.
+The program's functions do not exist when its replay begins, and nothing reports when they appear.
+So Python's trace function watches the first calls that the program itself makes: before each call,
+the existing functions of the recorded tools are taken over. A call of such a function is stopped,
+because no model has requested it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _ReplayedProcess:
         self._ended.set()
         # The interpreter sets it when an exception ends the program.
         raised: BaseException | None = getattr(sys, "last_value", None)
-        # Later code, such as finalizers, stays guarded.
+        # The guard stays for later code, such as finalizers.
         self._session.finish(is_complete=raised is None)
         self._write(verified(self._session, raised))
 
@@ -101,7 +101,7 @@ class _ReplayedProcess:
         partial.rename(partial.with_suffix(".json"))
 
 
-# Each look for functions takes a tenth of a second.
+# Each search for functions takes a tenth of a second.
 _MOST_LOOKS = 30
 
 

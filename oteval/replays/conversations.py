@@ -1,12 +1,12 @@
 """The conversation of an agent with its models, and the tools that it ran.
 
 Most requests repeat the messages of an earlier one and its answer. `Conversation` keeps only the
-messages that are new, in the order in which they were sent and answered.
+new messages, in the order of the requests and answers.
 
 A tool that a replay cannot intercept is known by its result in the next request to the model.
-`ExecutedTools` lists both kinds together, in the order in which they ran. Executions that
-overlapped in the recording may run in any order, and are listed in that of the recording, so that
-lists can be compared.
+`ExecutedTools` lists both kinds together, in the order of their execution. Executions that
+overlapped in the recording may run in any order; they are listed in the order of the recording, so
+that lists can be compared.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Conversation:
 
 
 def _key(message: Message) -> _Key:
-    """Key a message by the parts that agents send again unchanged; ids may change."""
+    """Key a message by the parts that agents repeat unchanged; ids may change."""
     calls = tuple((call.name, canonical(call.arguments)) for call in message.tool_calls)
     return message.role, message.content or "", calls
 
@@ -89,7 +89,7 @@ class _Threads:
         self._next: dict[tuple[int, int], int] = {}
         self._ends: set[int] = set()
         self._numbers: dict[_Key, int] = {}
-        # Requests have the same objects; they are kept so that their ids stay theirs.
+        # Requests share objects. The objects are kept, so that their ids stay unique.
         self._seen: dict[int, tuple[Message, int]] = {}
 
     def add(self, messages: Sequence[Message]) -> None:
@@ -100,7 +100,7 @@ class _Threads:
         self._ends.add(node)
 
     def shared(self, messages: Sequence[Message]) -> int:
-        """The length of the beginning that a list shares with another one.
+        """The length of the beginning that a list shares with another list.
 
         One of the two must be the whole beginning.
         """
@@ -176,7 +176,7 @@ class ExecutedTools:
 
         Args:
             name: The tool's name.
-            arguments: The arguments, as the agent gave them.
+            arguments: The arguments, as the agent passed them.
             recorded: The recorded execution that answers it, or None.
         """
         if recorded is not None:
@@ -203,7 +203,7 @@ class ExecutedTools:
         return [execution for execution, _ in executions]
 
     def _executions(self) -> Iterator[tuple[ToolExecution, int | None]]:
-        """Yield each execution with the index of the recorded one, or None."""
+        """Yield each execution with the index of the recorded execution, or None."""
         free = dict(enumerate(self._recorded))
         hooked = [event for event in self._events if isinstance(event, _Intercepted)]
         names = {event.name for event in hooked}
@@ -226,7 +226,7 @@ class ExecutedTools:
                 yield (call.name, arguments), index
 
     def _is_swapped(self, earlier: int | None, later: int | None) -> bool:
-        """Whether two executions overlapped in the recording, which has them swapped."""
+        """Whether two executions overlapped in the recording, and are in reverse order there."""
         if earlier is None or later is None or earlier < later:
             return False
         first, second = self._recorded[later], self._recorded[earlier]
@@ -249,9 +249,9 @@ def _recorded_index(
 
 
 def recorded_executions(recording: Recording) -> list[ToolExecution]:
-    """The executions of tools that a replay of a recording has, if it is the same.
+    """The executions of tools in a replay that does the same as its recording.
 
-    Tools inside of other tools are not among them, because the outer one is answered.
+    Tools inside other tools are not among them, because the outer tool is answered.
     """
     tools = [
         tool

@@ -48,7 +48,7 @@ DivergenceKind = Literal[
     "unsupported_client",
 ]
 
-# How much of a long text is shown, and how many equal characters come before a difference.
+# How much of a long text is shown, and the number of equal characters before a difference.
 _LENGTH, _LEAD = 300, 40
 
 
@@ -131,7 +131,7 @@ def missing_call(number: int, messages: tuple[Message, ...], later: int) -> Dive
     Args:
         number: The number of the call, from 1.
         messages: The messages of its recorded request.
-        later: How many later calls the agent did not make either.
+        later: The number of later calls that the agent did not make either.
     """
     more = f", nor {counted(later, 'later one')}" if later else ""
     return Divergence(
@@ -169,7 +169,7 @@ def early_tool(name: str, arguments: Mapping[str, Any]) -> Divergence:
 
 
 def missing_result(name: str, arguments: Mapping[str, Any]) -> Divergence:
-    """The divergence of a tool whose result the recording does not contain."""
+    """The divergence of a tool call without a result in the recording."""
     return Divergence(
         "tool_call",
         f"the recording does not contain the result of the tool {name}",

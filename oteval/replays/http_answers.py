@@ -1,8 +1,8 @@
-"""HTTP requests of an agent, and the answers that a replay gives them.
+"""HTTP requests of an agent, and the answers of a replay.
 
-The answer of a recorded exchange is the recorded response, chunk by chunk. Without an exchange it
-is rebuilt from the messages of the trace. Recorded errors are answers like others: an HTTP status,
-or the error of the transport. A client that tries again after an error need not wait.
+The answer of a recorded exchange is the recorded response, chunk by chunk. Without an exchange, the
+answer is rebuilt from the messages of the trace. Recorded errors are answers as well: an HTTP
+status, or the error of the transport. A client that tries again after an error need not wait.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ READING_METHODS = ("GET", "HEAD", "OPTIONS")
 REFUSAL_STATUS = 409
 """The status of the answer to a request that the recording does not have (``miss="error"``)."""
 
-# Headers about the bytes that were sent: the recorded body is decoded, and not chunked.
+# Headers about the encoding of a body: the recorded body is decoded, and not chunked.
 _ABOUT_THE_BODY = ("content-encoding", "content-length", "transfer-encoding", "connection")
-# Clients wait for these times before they try again. Those that know it prefer milliseconds, and
-# take 0 for "not said".
+# Clients wait for these times before they try again. Clients that know the header in milliseconds
+# prefer it, and treat 0 as missing.
 _NO_WAIT = {"retry-after-ms": "1", "retry-after": "0"}
 
 
@@ -50,7 +50,7 @@ class HttpRequest:
 
     Attributes:
         method: The method.
-        url: The URL; path and query alone if it was sent to a replay's own endpoint.
+        url: The URL; only path and query if it was sent to a replay's own endpoint.
         headers: The headers, with lower-case names.
         body: The body.
         has_all_headers: Whether `headers` has every header that is compared.
@@ -75,7 +75,7 @@ class HttpRequest:
 
     @cached_property
     def json(self) -> Any:
-        """The body as plain JSON; the text of one that is not JSON."""
+        """The body as plain JSON; the text of the body if it is not JSON."""
         try:
             return loads(self.body)
         except ValueError:
@@ -87,13 +87,13 @@ class HttpAnswer:
     """The answer to a request.
 
     Attributes:
-        status: The HTTP status; 0 if the transport failed before a response came.
+        status: The HTTP status; 0 if the transport failed before a response arrived.
         headers: The headers, with lower-case names.
         chunks: The body, piece by piece.
         error: The transport's error as ``ReadTimeout: text``, raised after the chunks, or "".
         is_live: Whether to send the request for real instead.
         end_ns: The recorded end of the exchange; 0 if it is unknown.
-        request: The request to send in place of the agent's; None to send that one.
+        request: The request to send in place of the agent's; None to send the agent's.
         recorder: Keeps the exchange of a request that is sent for real, or None.
     """
 
@@ -118,7 +118,7 @@ def live_answer() -> HttpAnswer:
 
 
 def exchange_answer(exchange: Exchange) -> HttpAnswer:
-    """Give the response of a recorded exchange."""
+    """Return the response of a recorded exchange."""
     headers = {
         name: value
         for name, value in exchange.response_headers.items()
@@ -152,10 +152,10 @@ def _end_of(exchange: Exchange) -> str:
 
 
 def model_answer(call: RecordedModelCall, request: RecordedRequest, api: ModelApi) -> HttpAnswer:
-    """Give the answer of a recorded model call.
+    """Return the answer of a recorded model call.
 
-    An answer is rebuilt if the exchange was not recorded, or if one of the requests is for a
-    stream and the other is not.
+    An answer is rebuilt if the exchange was not recorded, or if only one of the two requests is for
+    a stream.
 
     Args:
         call: The recorded call.

@@ -1,12 +1,12 @@
-"""The replays in progress in this process, and which of them a thread or task belongs to.
+"""The replays in progress in this process, and the replay that a thread or task belongs to.
 
-A replay belongs to the context (`contextvars`) in which it was opened. Tasks inherit it, and while
-a replay is open, so do new threads, the jobs of thread pools and the functions that the agent
-registers for the end of the process. A thread without that context belongs to the only open replay;
-if several are open, its requests are refused.
+A replay belongs to the context (`contextvars`) that opened it. Tasks inherit it. While a replay is
+open, new threads, the jobs of thread pools and the functions that the agent registers for the end
+of the process inherit it as well. A thread without that context belongs to the only open replay; if
+several are open, its requests are refused.
 
-Threads and tasks that outlive their replay stay refused: each attempt is a divergence of it.
-`OpenReplay.work` counts the threads and jobs that have not ended.
+Threads and tasks that outlive their replay stay refused: each attempt is a divergence of the
+replay. `OpenReplay.work` counts the threads and jobs that have not ended.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Work:
         self._ended: list[Callable[[], None]] = []
 
     def begin(self, *, is_daemon: bool) -> None:
-        """Count one more; nobody waits for a daemon."""
+        """Count one more; a daemon is not waited for."""
         with self._changed:
             self._daemons += is_daemon
             self._waited += not is_daemon
@@ -76,11 +76,11 @@ class Work:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether something is left for which the end of a process waits."""
+        """Whether something is left that the end of a process waits for."""
         return self._waited > 0
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until all has ended that is not a daemon.
+        """Wait until everything has ended, except daemons.
 
         Args:
             seconds: The time limit; None for none.
@@ -108,9 +108,9 @@ class OpenReplay:
         programs: The names of programs that the agent may start.
         timing: ``recorded`` to send the chunks of answers at their recorded times.
         answered: Called with the recorded end (ns) of each exchange that was answered.
-        entered: Called in each thread that joins the replay; returns a function to leave it.
+        entered: Called in each thread that joins the replay; returns a function that leaves it.
         older_threads: The threads that were running when it began.
-        is_import: Whether modules are imported in it, whose threads serve later replays.
+        is_import: Whether modules are imported in it; their threads serve later replays.
         is_open: Whether it is still in progress.
         work: The threads and jobs that began in it.
         exit_functions: The functions that the agent has registered for the end of the process.
@@ -157,14 +157,14 @@ def current_replay() -> OpenReplay | None:
     """The replay that this thread or task belongs to; None if none is open.
 
     Raises:
-        ReplayDiverged: Several replays are open and this thread belongs to none, or it belongs to a
-            replay that has ended.
+        ReplayDiverged: The replay of this thread has ended, or several replays are open and the
+            thread belongs to none.
     """
     mine = _own_replay()
     if mine is not None:
         if mine.is_open:
             return mine
-        # Exporters of telemetry serve others too.
+        # Exporters of telemetry are shared with other replays.
         if call_site().is_telemetry:
             return None
         raise late_attempt(mine, "it tried to reach the network")
@@ -251,7 +251,7 @@ def opened(replay: OpenReplay) -> Iterator[None]:
         replay.is_open = False
         with _lock:
             _open.remove(replay)
-        # Without a token: a fixture may end in another context than it began in.
+        # Without a token: a fixture may end in another context than the one where it began.
         _current.set(before if before is not None and before.is_open else None)
 
 
@@ -261,7 +261,7 @@ _carriers = 0
 
 @contextmanager
 def carrying() -> Iterator[None]:
-    """Let threads, jobs of pools and functions at exit have the replay that starts them."""
+    """Let threads, jobs of pools and functions at exit inherit the replay that starts them."""
     global _carriers
     with _lock:
         _carriers += 1
@@ -285,7 +285,7 @@ def _carry_into_threads() -> None:
     @functools.wraps(start)
     def start_carrying(self: threading.Thread) -> None:
         replay, has_own = _own_replay(), "run" in vars(self)
-        # The threads of a pool wait for jobs; each job counts for itself.
+        # The threads of a pool wait for jobs; each job is counted separately.
         is_pool = getattr(self, "_target", None) is _pool_worker
         if replay is None or has_own or is_pool:
             start(self)

@@ -1,10 +1,10 @@
-"""The recorded executions of tools: which of them answers a call, and which an answer asks for.
+"""The recorded executions of tools: the execution that answers a call, and the tools in an answer.
 
-A call is answered by the first execution of the same tool with the same arguments that has not been
-used. `ReplayOrder` compares the order of executions.
+A call is answered by the first unused execution of the same tool with the same arguments.
+`ReplayOrder` compares the order of executions.
 
-An answer of a known API says which tools it asks for. Other answers are searched: a name that the
-request offers among its tools, and that is a value in the response, is asked for.
+An answer of a known API names the tools that it requests. Other answers are searched: a tool is
+requested if the request offers it and its name is a value in the response.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _Execution:
 
     Attributes:
         call: The execution.
-        keys: The tool's name with the canonical arguments that the model asked for, and with those
-            that the function was called with, where they differ.
+        keys: The tool's name with the canonical arguments in the model's request, and with the
+            arguments of the function's call, where they differ.
         group: The number of the model call that asked for it, or -1.
         is_used: Whether it has answered a call.
     """
@@ -118,7 +118,7 @@ class RecordedTools:
             in_process: Whether the replay intercepts decorated tools.
 
         Yields:
-            The number of an run, from 1, and the run.
+            The number of an execution, from 1, and the execution.
         """
         intercepted = {run.call.name for run in self._executions if run.is_used}
         for number, run in enumerate(self._executions, 1):
@@ -126,7 +126,7 @@ class RecordedTools:
             is_seen = call.name in intercepted or (in_process and call.is_decorated)
             if run.is_used or not call.start_ns or not is_seen:
                 continue
-            # A framework that refuses the arguments of a call never comes to the tool.
+            # A framework that refuses the arguments of a call never calls the tool.
             if call.is_error and not call.is_decorated:
                 continue
             if not self.covers(call.start_ns, call.end_ns):
@@ -137,8 +137,8 @@ class RecordedTools:
         exact = next((run for run in unused if key in run.keys), None)
         if exact is not None or not isinstance(arguments, Mapping):
             return exact
-        # Recorded arguments are those that the model asked for. They lack the defaults of the tool,
-        # and values that the agent adds.
+        # Recorded arguments are the model's. They lack the defaults of the tool, and values that
+        # the agent adds.
         same_name = (run for run in unused if run.call.name == name)
         return next((e for e in same_name if self._is_part(e.call.arguments, arguments)), None)
 
@@ -186,7 +186,7 @@ class RecordedTools:
 
 
 def without_result(name: str, arguments: Any) -> RecordedToolCall:
-    """The failed call by which a tool without a recorded result is answered."""
+    """The failed call that answers a tool without a recorded result."""
     text = f"oteval replay: the recording has no result of {name} with these arguments"
     return RecordedToolCall(name, arguments, text, is_error=True)
 
@@ -212,7 +212,7 @@ def asking_calls(
 
 
 def _asks_for(asked_call: ToolCall, execution: RecordedToolCall) -> bool:
-    """Whether a model's call is the one that was executed."""
+    """Whether an execution belongs to a model's call."""
     if asked_call.id and execution.call_id:
         return asked_call.id == execution.call_id
     same = canonical(asked_call.arguments) == canonical(execution.arguments)
@@ -224,12 +224,12 @@ def _shown(call: RecordedToolCall) -> dict[str, Any]:
 
 
 def tools_asked_by(call: RecordedModelCall, recording: Recording) -> list[str]:
-    """The names of the tools that run after a recorded model call.
+    """The names of the tools that a recorded model call requests.
 
     Args:
         call: The call.
-        recording: The recording that has it. Tools that ran before the next model call, and that no
-            answer asks for, are asked for in the text of this one.
+        recording: The recording that has it. If a tool ran before the next model call and no answer
+            requests it, the text of this call requests it.
     """
     answers = [call.answer, *call.choices]
     names = [tool.name for answer in answers if answer is not None for tool in answer.client_calls]
@@ -285,8 +285,8 @@ def _texts(value: Any) -> Iterator[str]:
 class ToolResults:
     """Compares the results that reach a model with the calls that a replay has answered.
 
-    A result without such a call comes from elsewhere: something else than the function that was
-    taken over has run the tool.
+    If a result has no such call, the tool was not run by the function that was taken over, but by
+    something else.
     """
 
     def __init__(self) -> None:
@@ -295,7 +295,7 @@ class ToolResults:
         self._given: Counter[str] = Counter()
 
     def asked(self, call: RecordedModelCall) -> None:
-        """Note the calls of an answer that the agent gets."""
+        """Note the calls of an answer that the agent receives."""
         for answer in (call.answer, *call.choices):
             for tool_call in answer.client_calls if answer is not None else ():
                 if tool_call.id:
@@ -306,7 +306,7 @@ class ToolResults:
         self._answered[name] += 1
 
     def given(self, request: RecordedRequest) -> list[str]:
-        """The tools that gave more results than they had calls.
+        """The tools with more results than calls.
 
         Args:
             request: A request of the agent.

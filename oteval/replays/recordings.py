@@ -1,11 +1,11 @@
-"""Read the recordings of sessions from the store.
+"""the store.
 
 A session is a trajectory with its sub-agents, a trace, or a conversation with all its turns. Tools
-that ran in its traces, but outside of any agent, belong to it unless another session shares those
-traces. Its model calls are the recorded HTTP exchanges, where there are any. Others are rebuilt
-from the spans of any dialect. The answers of its agents are those in the spans of `@oteval.agent`,
-or else of a framework's agents. `Recording.reasons` names each call whose answer or request is not
-known.
+that ran in its traces, but outside of any agent, belong to it unless another session shares these
+traces. Its model calls are the recorded HTTP exchanges, if there are any. Other calls are rebuilt
+from the spans of any dialect. The answers of its agents come from the spans of `@oteval.agent`, or
+else from the spans of a framework's agents. `Recording.reasons` names each call whose answer or
+request is not known.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 _Row = TypeVar("_Row", Span, LogRecord)
-# How many sessions are read together; a long one may have 100 MB.
+# The number of sessions that are read together; a long session may have 100 MB.
 _PAGE = 10
 
 
@@ -121,7 +121,7 @@ def recording_of(
     Args:
         session: The session.
         spans: The spans of its traces.
-        logs: The log records of its traces, with those of HTTP exchanges.
+        logs: The log records of its traces, including the records of HTTP exchanges.
     """
     traced = reconstruct_with_runs(spans, logs)
     is_whole = session.kind == "invocation"
@@ -159,7 +159,7 @@ def recording_of(
 def _input(member: TracedTrajectory) -> str:
     """The text with which an agent was called.
 
-    The agent's span has it. The message that the agent makes of it may have more in it.
+    The agent's span has it. The message that the agent makes from it may contain more.
     """
     questions = [
         m for run in member.runs[:1] if run.agent for m in run.agent.input if m.role == "user"
@@ -178,8 +178,8 @@ def _around(
 
     Args:
         family: The trajectories of the session.
-        foreign: The other trajectories of its traces. One with model calls is another session, to
-            which the tools may belong as well.
+        foreign: The other trajectories of its traces. A trajectory with model calls is another
+            session, and the tools may belong to that session as well.
     """
     traces = {name for member in family for name in member.trajectory.trace_ids}
     foreign = [member for member in foreign if traces & set(member.trajectory.trace_ids)]
@@ -189,7 +189,7 @@ def _around(
 
 
 def _exchanges(logs: Sequence[LogRecord]) -> tuple[list[Exchange], list[tuple[str, str]]]:
-    """The HTTP exchanges in log records; of others the span, and why it cannot be read."""
+    """The HTTP exchanges in log records; for unreadable records, the span and the problem."""
     exchanges: list[Exchange] = []
     damaged: list[tuple[str, str]] = []
     for record in logs:
@@ -217,7 +217,7 @@ def _ownership(
     family: Sequence[TracedTrajectory],
     traced: Sequence[TracedTrajectory],
 ) -> Callable[[str, str], bool]:
-    """Make the test whether a span, by its trace and its id, belongs to a session.
+    """Make the function that tests whether a span, by its trace and id, belongs to a session.
 
     Args:
         parents: The id of each span's parent.
@@ -273,7 +273,7 @@ def _placed(
     family: Sequence[TracedTrajectory],
     parents: Mapping[str, str],
 ) -> Iterator[Exchange]:
-    """Yield exchanges with whether an agent of the session made them."""
+    """Yield exchanges, marked if an agent of the session made them."""
     own = _span_ids(family)
     for exchange in exchanges:
         yield replace(exchange, is_in_agent=_is_below(exchange.span_id, own, parents))
@@ -282,7 +282,7 @@ def _placed(
 def _tools(
     family: Sequence[TracedTrajectory], around: Sequence[TracedTrajectory]
 ) -> Iterator[RecordedToolCall]:
-    """Yield the executions of a session; those around its agents need not be made in a replay."""
+    """Yield the executions of a session; a replay need not repeat executions around its agents."""
     outside = {
         tool.span.span_id for member in around for run in member.runs for tool in run.tool_runs
     }
@@ -314,7 +314,7 @@ def _reasons(
     dialects = ", ".join(
         dict.fromkeys(name for member in family for name in member.trajectory.dialects)
     )
-    # The exchange of a span that is above no model call may be that of any.
+    # If a span is above no model call, its exchange may belong to any model call.
     unread = [
         name
         for name in rebuilt
@@ -350,9 +350,9 @@ def _reasons(
 
 
 def _answers_of_no_call(calls: Sequence[RebuiltCall], family: Sequence[TracedTrajectory]) -> int:
-    """The number of answers in the trajectories that no recorded model call gave.
+    """The number of answers in the trajectories that no recorded model call returned.
 
-    The client ran tools between two answers, or the trace begins in the middle of a turn.
+    Either the client ran tools between two answers, or the trace begins within a turn.
     """
 
     def counts(messages: Iterable[Message]) -> Counter[tuple[str, tuple[str, ...]]]:
@@ -381,7 +381,7 @@ def _answers(
 
     Args:
         spans: The spans of its traces.
-        tops: The trajectories of the session that none of it started.
+        tops: The trajectories of the session that no trajectory of the session started.
         is_own: Whether a span belongs to the session.
     """
     decorated = [
@@ -417,7 +417,7 @@ def _decorated(span: Span) -> RecordedAnswer:
 
 
 def _answer_of(agent: AgentRun, trajectory: Trajectory) -> str | None:
-    """The answer in an agent's span; where it has none, the last one of its model."""
+    """The answer in an agent's span; without one, the last answer of its model."""
     final = agent.span.attributes.get("final_result")  # of Pydantic AI
     if final is not None:
         return str(final)

@@ -1,8 +1,8 @@
 """Recordings without secrets, so that their files can be shared and kept in version control.
 
-Recorded HTTP exchanges lose their secrets when they are recorded. Messages that instrumentations
-wrote may still have some, and the rules of a user may have changed since. A value that a key such
-as ``password`` names is removed wherever it recurs in the recording.
+Secrets are removed from HTTP exchanges when they are recorded. Messages that instrumentations wrote
+may still contain secrets, and the rules of a user may have changed since. The value of a key such
+as ``password`` is removed wherever it recurs in the recording.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def redacted_recording(recording: Recording, redactor: SecretRedactor) -> Record
 
 
 def _named_secrets(recording: Recording, redactor: SecretRedactor) -> frozenset[str]:
-    """The values whose names say that they are secrets."""
+    """The values whose names show that they are secrets."""
     secrets: set[str] = set()
     exchanges = [call.exchange for call in recording.model_calls if call.exchange is not None]
     for exchange in (*exchanges, *recording.exchanges):
@@ -160,7 +160,7 @@ class _Redaction:
         )
 
     def exchange(self, exchange: Exchange) -> Exchange:
-        """Remove secrets, and all headers that are not known to be safe."""
+        """Remove secrets; keep only headers that are known to be safe."""
         redactor = self._redactor
         request_headers = recorded_headers(exchange.request_headers.items(), redactor)
         headers = redactor.headers(exchange.response_headers.items())

@@ -1,19 +1,20 @@
 """The order of a replay's model calls, tools and requests, compared with the recording.
 
-An event *precedes* another one if it ended before the other began. Both must then come in this
-order in a replay. Events that overlapped may come in any order, and so may those of two strands
-that ran at the same time: that one event of the first strand ended before one of the second began
-is chance. A *strand* is a thread or an asynchronous task, or a conversation: requests to a model
-that each continue the one before, with the tools that their answers ask for.
+An event *precedes* another event if it ended before the other began. Both must then happen in this
+order in a replay. Events that overlapped may happen in any order. A *strand* is a thread, an
+asynchronous task, or a conversation: requests to a model that each continue the previous request,
+with the tools that their answers request. If two strands ran at the same time, their events may
+happen in any order: it is chance that an event of the first strand ended before an event of the
+second strand began.
 
-Threads of a pool, and tasks behind a semaphore, take up work that is at the same time as that of
-others, without overlapping each other. Their events have an order only if no two events overlapped
-in between. Those of one task, of one conversation, or of the main thread and another one, need not
-be alone.
+Threads of a pool, and tasks behind a semaphore, do their work at the same time as others, even if
+their events do not overlap each other. Their events have an order only if no two events overlapped
+in between. This condition does not apply to two events of one task or one conversation, or if one
+of the two is in the main thread.
 
-The order is checked when the earlier event arrives late, and not when the later one arrives early.
-An event that never arrives is therefore no matter of order: one that may be left out, one of
-another process, or one inside a tool that was answered. Events without times have no order.
+The order is checked when the earlier event arrives late, and not when the later event arrives
+early. So events that never arrive do not break the order: events that may be left out, events of
+another process, and events inside a tool that was answered. Events without times have no order.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _Recorded = RecordedModelCall | RecordedToolCall | Exchange
 
 
 class ReplayOrder:
-    """Checks the order in which the recorded events of a session come.
+    """Checks the order of the recorded events of a session.
 
     Args:
         recording: The recording.
@@ -46,7 +47,7 @@ class ReplayOrder:
     def __init__(self, recording: Recording, keys: Sequence[RequestKey]) -> None:
         events = list(_events(recording, keys))
         self._indexes = {id(recorded): index for index, (recorded, _) in enumerate(events)}
-        self._recorded = [recorded for recorded, _ in events]  # so that their ids stay theirs
+        self._recorded = [recorded for recorded, _ in events]  # kept, so that ids stay unique
         self._order = HappenedBefore([event for _, event in events])
         self._events = [event for _, event in events]
 
@@ -57,7 +58,7 @@ class ReplayOrder:
             recorded: The model call, the tool or the exchange of the recording.
 
         Returns:
-            The divergence if it comes too late, or None.
+            The divergence if the event is too late, or None.
         """
         index = self._indexes.get(id(recorded))
         early = None if index is None else self._order.arrived(index)
@@ -66,7 +67,7 @@ class ReplayOrder:
         late = self._events[index]
         if early.is_tool and late.is_tool:
             return _swapped_tools(self._recorded[index], self._recorded[self._events.index(early)])
-        # Model calls are the first of all events.
+        # Model calls are the first events in the list.
         is_model_call = isinstance(recorded, RecordedModelCall)
         return Divergence(
             "order",
@@ -92,11 +93,11 @@ def _swapped_tools(late: _Recorded, early: _Recorded) -> Divergence | None:
 def _events(
     recording: Recording, keys: Sequence[RequestKey]
 ) -> Iterator[tuple[_Recorded, RecordedEvent]]:
-    """Yield the events of a recording; the model calls come first."""
+    """Yield the events of a recording; the model calls are first."""
     conversations = _conversations(recording.model_calls, keys)
     tools = recording.tool_calls
     asking = list(asking_calls(tools, recording.model_calls))
-    # No tool begins before a model asks for it, unless another clock says when.
+    # No tool begins before a model requests it, unless its times are from another clock.
     is_skewed = any(
         0 < tool.start_ns < recording.model_calls[number].start_ns
         for tool, number in zip(tools, asking, strict=True)
@@ -135,9 +136,9 @@ def _events(
 def _conversations(
     calls: Sequence[RecordedModelCall], keys: Sequence[RequestKey]
 ) -> list[Hashable]:
-    """The conversation of each model call: one goes on where a request repeats another.
+    """The conversation of each model call; a request that repeats another continues it.
 
-    A conversation whose calls overlapped was forked: it does not say in which order they come.
+    A conversation with overlapping calls was forked: it does not determine their order.
     """
     numbers: list[int] = []
     by_messages: dict[int, int] = {}
@@ -172,11 +173,12 @@ class RecordedEvent:
         name: Its name for people.
         start_ns: Its start; 0 if it is unknown.
         end_ns: Its end; 0 if it is unknown.
-        thread: The thread or task in which it began, or "" if that is unknown.
+        thread: The thread or task that it began in, or "" if that is unknown.
         conversation: The conversation that it belongs to, or None.
-        is_tool: Whether it may contain others, of which it then is not a rival.
-        clock: The clock of its times, if not all events have the same; those of two clocks have no
-            order.
+        is_tool: Whether it may contain other events. It is not a rival of an event that it
+            contains.
+        clock: The clock of its times, if not all events have the same clock. Events of two clocks
+            have no order.
     """
 
     name: str
@@ -204,7 +206,7 @@ class RecordedEvent:
 
 
 class HappenedBefore:
-    """Checks that the events of a replay come in an order that the recording allows.
+    """Checks that the events of a replay happen in an order that the recording allows.
 
     Args:
         events: The recorded events. They are named by their index.
@@ -212,7 +214,7 @@ class HappenedBefore:
 
     def __init__(self, events: Sequence[RecordedEvent]) -> None:
         self._events = events
-        # The starts and indexes of the events that came, by their strands.
+        # The starts and indexes of the events that have arrived, by their strands.
         self._served: dict[tuple[str, str, Hashable], list[tuple[int, int]]] = {}
         self._overlaps: dict[frozenset[Hashable], bool] = {}
         self._strands: dict[Hashable, list[RecordedEvent]] = {}
@@ -233,13 +235,13 @@ class HappenedBefore:
             index: The index of the event.
 
         Returns:
-            An event that came before although this one precedes it; None if the recording allows
+            An earlier event that this event precedes in the recording; None if the recording allows
             this order.
         """
         event = self._events[index]
         if not event.has_times:
             return None
-        # Of the later events of the same strands, the first one has the least between.
+        # The first of the later events of a strand has the fewest events in between.
         early = [
             starts[later_index][1]
             for (clock, *_), starts in self._served.items()
@@ -276,7 +278,7 @@ class HappenedBefore:
         return self._overlaps[pair]
 
     def _is_quiet(self, start_ns: int, end_ns: int) -> bool:
-        """Whether at no moment of a time two events ran."""
+        """Whether no two events ran at the same moment of a period."""
         inside = [
             event for event in self._timed if event.end_ns > start_ns and event.start_ns < end_ns
         ]
@@ -291,7 +293,7 @@ class HappenedBefore:
 
 
 def _is_same_strand(earlier: RecordedEvent, later: RecordedEvent) -> bool:
-    """Whether one task made two events, or the main thread one of them."""
+    """Whether one task made two events, or the main thread made one of the two."""
     if not (earlier.thread and later.thread):
         return False
     is_task = earlier.thread == later.thread and "task" in earlier.thread

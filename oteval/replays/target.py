@@ -42,8 +42,8 @@ def turn_inputs(recording: Recording, form: InputForm) -> list[tuple[Any, ...]]:
 
     Args:
         recording: The recording.
-        form: How inputs are passed. ``messages`` are those of the turn's first model call up to the
-            user's message, without system instructions, as OpenAI's dicts.
+        form: How inputs are passed. ``messages`` are the messages of the turn's first model call up
+            to the user's message, without system instructions, as OpenAI's dicts.
     """
     if form == "none":
         return [()]
@@ -74,12 +74,13 @@ def call_target(
     """Call a target for each turn.
 
     Args:
-        function: The function. Its parameters ``session`` and ``turn``, if it has them, get the id
-            of the session and the number of the turn, from 1.
+        function: The function. If it has the parameters ``session`` and ``turn``, they receive the
+            id of the session and the number of the turn, from 1.
         inputs: The arguments by turn.
         session: The id of the session.
         loop: Runs coroutines; by default a new loop.
-        returned: Called with the result of each turn: of a generator, the list of its chunks.
+        returned: Called with the result of each turn; the result of a generator is the list of its
+            chunks.
     """
     names = accepted_keywords(function)
     with nullcontext(loop) if loop is not None else asyncio.Runner() as runner:
@@ -95,7 +96,7 @@ def call_target(
 
 
 async def _cancel_others() -> None:
-    """Cancel the tasks that a session has left behind on a loop that others use after it."""
+    """Cancel the tasks that a session has left behind on a loop, before other sessions use it."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -110,7 +111,7 @@ async def _exhaust(result: Any) -> Any:
 
 
 def accepted_keywords(function: Callable[..., Any]) -> frozenset[str]:
-    """Which of ``session`` and ``turn`` a target takes.
+    """Return the parameters out of ``session`` and ``turn`` that a target takes.
 
     Its first parameter is for the user's message, whatever its name.
     """
@@ -158,7 +159,7 @@ def replay_target(
                     loop.run(_cancel_others())
             session.settle()
     except (KeyboardInterrupt, GeneratorExit) as error:
-        # One that a recorded tool raised is the agent's; all others are the user's.
+        # An interrupt that a recorded tool raised belongs to the agent; all others are the user's.
         if not session.answers.is_recorded_error(error):
             raise
         raised = error
@@ -182,8 +183,7 @@ def unreplayable(recording: Recording) -> str:
 def late_result(session: ReplaySession, detail: str) -> VerifiedSession:
     """The outcome of a replay that did not end in time.
 
-    A divergence may be the reason: it ends the thread that it happens in, and another may wait for
-    that thread.
+    A divergence may be the reason: it ends its thread, and another thread may wait for that thread.
     """
     status: VerifyStatus = "diverged" if session.divergences else "timeout"
     return VerifiedSession(session.recording.session, status, detail, session.result)

@@ -1,13 +1,13 @@
-"""Comparison of recorded texts with those of a replay, except for variable and redacted parts.
+"""Comparison of recorded texts with a replay's texts, except for variable and redacted parts.
 
 Two texts may differ only in dates, ids or numbers: the patterns of ``--normalize`` are replaced in
-both. `suggest_normalization` gives the narrowest pattern, or the fewest patterns, with which they
-are equal.
+both. `suggest_normalization` returns the narrowest pattern, or the fewest patterns, that make them
+equal.
 
 Where the recording has ``[redacted]``, the placeholder equals one value, not any text: a whole text
-or a whole value of JSON, or else a part of a line, or a private key of several lines. One with a
-kind of data, such as ``[redacted card]``, equals only such data. So a replay that sends other text
-beside a secret, or in its place, differs from its recording.
+or a whole value of JSON, or else a part of a line, or a private key of several lines. A placeholder
+with a kind of data, such as ``[redacted card]``, equals only such data. So a replay that sends
+other text next to a secret, or in its place, differs from its recording.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PLACEHOLDER = "<*>"
 """The replacement of texts that match a pattern of ``normalize``."""
 
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
-# From narrow to wide. Wide ones hide more.
+# From narrow to wide. Wide patterns hide more.
 _PATTERNS = (
     r"\d{4}-\d{2}-\d{2}",
     r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?",
@@ -51,7 +51,7 @@ _COMPILED = tuple(map(Pattern, _PATTERNS))
 
 
 def suggest_normalization(recorded: str, actual: str) -> str:
-    """The pattern by which two texts become equal, or "" if none does.
+    """The pattern that makes two texts equal, or "" if there is none.
 
     Args:
         recorded: The recorded text.
@@ -101,7 +101,7 @@ def without_variable_parts(text: str, normalize: Sequence[Pattern]) -> str:
     return text
 
 
-# In canonical JSON, a number that was redacted has become a text.
+# In canonical JSON, a redacted number has become a text.
 _REDACTED = re.compile(r'"?\[redacted([^\]\n]{0,80})\]"?', re.IGNORECASE)
 _JSON_VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null', re.DOTALL)
 _PART_OF_LINE = re.compile(r"[^\r\n]{1,4096}")
@@ -109,7 +109,7 @@ _PRIVATE_KEY = re.compile(r"-----BEGIN [^\r\n]*PRIVATE KEY[^-]*-----.*", re.DOTA
 
 
 def is_same_text(recorded: str, actual: str) -> bool:
-    """Whether texts are equal; a placeholder in the recorded one equals one value."""
+    """Whether texts are equal; a placeholder in the recorded text equals one value."""
     if recorded == actual:
         return True
     placeholders = list(_REDACTED.finditer(recorded))

@@ -1,7 +1,8 @@
-"""The guard of a replay's tools: they are taken over, answered, let run, or the replay stops.
+"""The guard of a replay's tools: tools are taken over, answered or let run, or the replay stops.
 
-A replay stops before an answer is given that asks for a tool which would act, before a function of
-a tool runs that no answer has asked for, and when a result shows that something else ran a tool.
+A replay stops in three cases: before it returns an answer that requests a tool that would act;
+before the function of a tool runs although no answer has requested the tool; and when a result
+shows that something else ran a tool.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class ToolGuard:
 
     Args:
         recording: The recording.
-        gate: Decides whether tools can run that an answer asks for; None if they run elsewhere.
+        gate: Decides whether the tools that an answer requests can run; None if they run elsewhere.
     """
 
     def __init__(self, recording: Recording, gate: ToolGate | None) -> None:
@@ -58,13 +59,13 @@ class ToolGuard:
         return self._gate is not None and self._gate.is_taken_over(name)
 
     def answers_as_sent(self, name: str) -> None:
-        """Note that a function gets a result only as the agent sent it to the model."""
+        """Note that a function's result is known only as the agent sent it to the model."""
         if self.answers_function(name):
             self._results_as_sent[name] = None
 
     @property
     def results_hint(self) -> str:
-        """Say which results may be others than the functions returned, and the remedy; or ""."""
+        """Name the results that may differ from the functions' results, and the remedy; or ""."""
         with self._lock:
             names = list(self._results_as_sent)
             if not names or self._gate is None:
@@ -77,15 +78,15 @@ class ToolGuard:
             )
 
     def has_asked_for(self, name: str) -> bool:
-        """Whether a tool may run: an answer has asked for it, or may have elsewhere.
+        """Whether a tool may run: an answer has requested it, maybe in another process.
 
         Args:
-            name: The tool. Of others than functions that were taken over, their order tells.
+            name: The tool. If no function was taken over for it, only its order is checked.
         """
         return not self.answers_function(name) or self._is_child or name in self._tools_asked
 
     def refuse_unasked(self, name: str) -> None:
-        """Stop the replay before the function of a tool runs that no answer has asked for.
+        """Stop the replay before a tool's function runs although no answer has requested the tool.
 
         Args:
             name: The tool.
@@ -100,10 +101,10 @@ class ToolGuard:
         )
 
     def require_answered(self, names: Iterable[str]) -> None:
-        """Stop the replay if a tool would run that an answer asks for.
+        """Stop the replay if a tool that an answer requests would run.
 
         Args:
-            names: The tools that the answer asks for.
+            names: The tools that the answer requests.
 
         Raises:
             ReplayUnguarded: A tool is neither intercepted nor allowed to run.
@@ -112,13 +113,13 @@ class ToolGuard:
             return
         names = list(names)
         if not self._tools_asked:
-            # Before the agent goes on: it may call a tool that no model has asked for yet.
+            # Before the agent continues: it may call a tool that no model has requested yet.
             self.take_over_all()
         self._tools_asked.update(names)
         self._stop_for(self._gate.open_to(names))
 
     def require_no_tool_in(self, code: CodeType) -> None:
-        """Stop the replay before code runs that defines a tool again.
+        """Stop the replay before code defines a tool again.
 
         Args:
             code: The code of a module, or of an ``exec``.
@@ -132,7 +133,7 @@ class ToolGuard:
     def _require_own_results(self, request: RecordedRequest) -> None:
         """Stop the replay when a tool's result is not from the function that was taken over.
 
-        The tools of the next answer would run as well.
+        Otherwise, the tools of the next answer would run as well.
         """
         for name in self._results.given(request) if self._gate is not None else ():
             if self._gate is not None and self._gate.is_taken_over(name):
@@ -145,20 +146,20 @@ class ToolGuard:
     def serve_child_process(self) -> None:
         """Take over the functions of all recorded tools, in a process that the agent has started.
 
-        The answers that ask for them may reach another process. If a tool cannot be taken over, the
-        process that gets the answer is stopped.
+        The answers that request them may reach another process. If a tool cannot be taken over, the
+        process that receives the answer is stopped.
         """
         self._is_child = True
         self.take_over_all()
 
     def take_over_all(self) -> None:
-        """Take over the functions of all tools that the recording asks for, as far as possible."""
+        """Take over the functions of all tools that the recording requests, as far as possible."""
         if self._gate is not None:
             self._gate.open_to(self._recorded_names, is_asked=False)
 
     @property
     def has_tools_to_take_over(self) -> bool:
-        """Whether the recording has tools without anything yet that answers them."""
+        """Whether the recording has tools that nothing answers yet."""
         tools = self._gate.tools if self._gate is not None else {}
         return not self._tools_asked and not self._recorded_names <= tools.keys()
 
@@ -185,7 +186,7 @@ class ToolGuard:
 
 
 def _only_functions(calls: Iterable[RecordedToolCall]) -> dict[str, str]:
-    """The functions of tools that the same function ran each time, by tool."""
+    """The functions of tools, by tool, for tools that the same function ran each time."""
     by_tool: defaultdict[str, set[str]] = defaultdict(set)
     for call in calls:
         by_tool[call.name].add(call.function)

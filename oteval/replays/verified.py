@@ -1,4 +1,4 @@
-"""The result of verifying one session, and its JSON form, in which processes exchange it."""
+"""The result of verifying one session, and its JSON form for other processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VerifyStatus = Literal[
 ]
 """How a replay ended: ``error`` if the agent raised, ``not_replayed`` if it could not start.
 
-``unverified`` is a replay that stopped before a tool ran, or that could not guard something.
+``unverified``: the replay stopped before a tool ran, or could not guard something.
 """
 
 
@@ -136,8 +136,8 @@ def _divergence(value: Mapping[str, Any]) -> Divergence:
 def combined(processes: Iterable[VerifiedSession]) -> VerifiedSession | None:
     """Combine the results of a command's processes; None if there are none.
 
-    Each process replays the whole recording, so a call that one of them misses may have been made
-    by another.
+    Each process replays the whole recording, so a call that is missing in one process may have been
+    made by another.
     """
     all_of_them = list(processes)
     active = [process for process in all_of_them if _took_part(process)] or all_of_them[:1]
@@ -197,7 +197,7 @@ def _took_part(process: VerifiedSession) -> bool:
 
 
 def exit_status(sessions: Iterable[VerifiedSession]) -> int:
-    """The exit status: 0 all passed, 1 one failed, 3 one is unverified, or nothing ran."""
+    """The exit status: 0 all passed, 1 any failed, 3 any is unverified, or nothing ran."""
     statuses = [(s.status, s.failed) for s in sessions if s.status != "not_replayed"]
     if any(failed for _, failed in statuses):
         return 1
@@ -205,7 +205,7 @@ def exit_status(sessions: Iterable[VerifiedSession]) -> int:
     return 0 if is_passed else 3
 
 
-# Kinds of values whose JSON says nothing of them, or varies.
+# Kinds of values with a JSON form that varies or does not show the value.
 _VAGUE = ('"$opaque"', '"$instance"', '"$set"', '"$frozenset"', '"$float"')
 
 
@@ -215,8 +215,8 @@ class ReturnedJson:
 
     Attributes:
         value: The value as plain JSON.
-        is_exact: Whether it equals the value; otherwise it is the JSON form of the value.
-        is_known: Whether the value has a JSON form with all of its content.
+        is_exact: Whether `value` equals the result; otherwise it is the JSON form of the result.
+        is_known: Whether the JSON form has the whole content of the result.
     """
 
     value: Any = None

@@ -1,9 +1,9 @@
 """Repeat sessions with another model or prompt, and compare the new runs with the recorded ones.
 
 Each session is an example of two experiments: ``NAME-recorded`` has the recorded runs, ``NAME`` the
-new ones. Both are evaluated by the same evaluators and compared. A session whose agent fails, or
-whose model does not answer, is a failed run and has no score. As with other experiments, finished
-runs are kept, and a resumed experiment repeats only failed and missing ones.
+new runs. Both are evaluated by the same evaluators and compared. If the agent of a session fails,
+or its model does not answer, the session is a failed run and has no score. As with other
+experiments, finished runs are kept, and a resumed experiment repeats only failed and missing runs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class WhatIfResults:
 
     @property
     def rows(self) -> list[WhatIfRow]:
-        """The sessions; one with several new runs has several rows."""
+        """The sessions; a session with several new runs has several rows."""
         before = {row.example.id: row.run.outputs or {} for row in self.recorded}
         rows = []
         for row in self.new:
@@ -208,7 +208,7 @@ class WhatIf:
         return results
 
     def _edits(self) -> dict[str, Any]:
-        """The part of the options on which the new runs depend."""
+        """The part of the options that the new runs depend on."""
         answers = [recording.session for recording in self.answers]
         edits = {**asdict(self.options), "answers": answers}
         return {key: list(v) if isinstance(v, tuple) else v for key, v in edits.items()}
@@ -348,7 +348,7 @@ class _Sessions:
 
     @contextmanager
     def job(self, name: str) -> Iterator[ReplayJob]:
-        """Give a session's job, with a folder for its output."""
+        """Yield a session's job, with a folder for its output."""
         recording, inputs = self._files[name]
         run_folder = self._folder / f"run-{next(self._numbers)}"
         run_folder.mkdir()

@@ -1,8 +1,8 @@
 """Write the test of a recorded session: a pytest file that replays it, and its reference.
 
-The functions here are pure: a recording in, texts out. The test calls the agent with the recorded
-messages of the user inside `oteval_replay`, and asserts the tools that it runs and its answer. The
-reference has the messages of the session, for the evaluators.
+The functions here are pure: they make texts from a recording. The test calls the agent with the
+recorded messages of the user inside `oteval_replay`, and asserts the tools that it runs and its
+answer. The reference has the messages of the session, for the evaluators.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class AgentCall:
 
     Attributes:
         module: The module of the function.
-        function: The name of the function, with dots for one of an object.
+        function: The name of the function, with dots for a method of an object.
         turns: The arguments of each call: texts, or messages as plain JSON.
         keywords: The names of the parameters ``session`` and ``turn`` that the function has.
         is_async: Whether it returns something to await, or an asynchronous generator.
         is_generator: Whether it returns a generator.
-        is_local: Whether the module belongs to the project, and not to an installed package.
+        is_local: Whether the module belongs to the project instead of an installed package.
     """
 
     module: str
@@ -69,7 +69,7 @@ class WrittenTest:
         recording: The recording.
         agent_call: How the agent is called.
         command: The command to run instead, or an empty tuple.
-        executed: The tools that the agent runs; None for those of the recording.
+        executed: The tools that the agent runs; None for the tools of the recording.
         agent: The name of the agent, or "".
         options: The options of the replay, as for `oteval.replay`.
         returned: The results of the agent, by turn, if it was replayed.
@@ -163,7 +163,7 @@ def _command_file(test: WrittenTest) -> str:
 
 
 class _Constants:
-    """The constants of a module: texts that are too long for the line where they are used."""
+    """The constants of a module: texts that are too long for the line that uses them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

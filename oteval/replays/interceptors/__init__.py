@@ -1,14 +1,14 @@
 """Interceptors of frameworks: a replay answers the tools of an agent from its recording.
 
 Before a framework runs a tool, its interceptor asks the tool hook of this context
-(`oteval.record.hooks`). The hook gives the recorded answer, or lets the tool run; then the
+(`oteval.record.hooks`). The hook returns the recorded answer, or lets the tool run; then the
 interceptor reports the call to the hook. Interceptors are installed when a framework is imported,
-stay in place, and do nothing without a hook. Where a framework lacks the method that they need, its
-version is not supported, and importing it during a replay is an error: otherwise its tools would
-act for real.
+stay in place, and do nothing without a hook. If a framework lacks the method that they need, its
+version is not supported. Importing it during a replay is then an error, because its tools would act
+for real.
 
-`intercepted_names` tells which tools an interceptor answers in this process, so that a recorded
-answer that asks for another one is not given to the agent.
+`intercepted_names` returns the tools that an interceptor answers in this process. A recorded answer
+that requests any other tool is not returned to the agent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ADAPTERS = (
     ("dspy.adapters.types.tool", adapt_dspy),
     *((entry.module, entry.apply) for entry in (PYDANTIC_AI, *INTERCEPTORS)),
 )
-"""The modules that are changed once they are imported, and the functions that change them."""
+"""The modules that are changed when they are imported, and the functions that change them."""
 
 _by_module: dict[str, list[Callable[[ModuleType], None]]] = defaultdict(list)
 for _name, _apply in _ADAPTERS:

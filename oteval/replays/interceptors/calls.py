@@ -1,9 +1,8 @@
 """One call of a tool that a framework is about to run, and its recorded answer.
 
-The hook of this context (`oteval.record.hooks`) decides about a call: it gives the
-recorded answer, or lets the tool run and is told the result. A framework that runs its tools
-through another one, such as MCP, would ask twice: the inner question about the same call is left
-out.
+The hook of this context (`oteval.record.hooks`) decides about a call: it returns the recorded
+answer, or lets the tool run and receives the result. If a framework runs its tools through another
+framework, such as MCP, both would ask the hook about the same call: only the outer one does.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = [
 model_name: ContextVar[str] = ContextVar("oteval_model_tool_name", default="")
 """The name by which the model called a tool, where the framework has renamed it."""
 
-# The call that a framework is running, which a framework below must not ask about again.
+# The call that a framework is running. A framework below must not ask the hook about it again.
 _running: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar(
     "oteval_running_tool", default=None
 )
@@ -76,7 +75,7 @@ class InterceptedCall:
             error = str(exception) or type(exception).__name__
             raise
         finally:
-            # An async generator may be closed in another context than that of its items.
+            # An async generator may be closed in another context than the context of its items.
             with suppress(ValueError):
                 _running.reset(token)
                 model_name.reset(name_token)
@@ -88,11 +87,11 @@ class InterceptedCall:
 
 
 def call_of(name: str, arguments: Any) -> InterceptedCall | None:
-    """A call that a hook decides about, or None to run the tool as ever.
+    """A call that a hook decides about, or None to run the tool as usual.
 
     Args:
         name: The tool's name.
-        arguments: The arguments by name, or the only one.
+        arguments: The arguments by name, or the only argument.
     """
     hook = current_tool_hook()
     if hook is None:
@@ -104,7 +103,7 @@ def call_of(name: str, arguments: Any) -> InterceptedCall | None:
 
 
 def _is_running(call: InterceptedCall) -> bool:
-    """Whether the call is the one that runs already, maybe with defaults filled in."""
+    """Whether the call is already running, maybe with defaults filled in."""
     running = _running.get()
     if running is None or running[0] != call.name:
         return False
@@ -131,7 +130,7 @@ def raised(answer: ToolAnswer, kind: type[Exception] = RuntimeError, text: str =
     Args:
         answer: The answer.
         kind: The type, unless the exception is a builtin one.
-        text: The exception's text, if it is not that of the answer.
+        text: The exception's text, if it differs from the text of the answer.
     """
     if isinstance(answer.raised, Exception):
         return answer.raised
@@ -144,16 +143,16 @@ def raised(answer: ToolAnswer, kind: type[Exception] = RuntimeError, text: str =
 def raise_error(answer: ToolAnswer, form: str = "") -> None:
     """Raise the exception of a tool that failed, so that the framework writes its text anew.
 
-    Does nothing if the tool succeeded, or if the text that the model received was not written by
-    the framework: then the text is the result.
+    Does nothing if the tool succeeded. It also does nothing if the framework did not write the text
+    that the model received: then the text is the result.
 
     Args:
         answer: The answer.
-        form: A pattern of the text that the framework makes of an exception. Its groups ``type``
+        form: A pattern of the text that the framework makes from an exception. Its groups ``type``
             and ``text`` have the exception's type and text.
 
     Raises:
-        Exception: The recorded one.
+        Exception: The recorded exception.
     """
     if answer.error is None:
         return
@@ -166,7 +165,7 @@ def raise_error(answer: ToolAnswer, form: str = "") -> None:
 
 
 def reached_model(answer: ToolAnswer) -> bool:
-    """Whether the model received a text, which is false if the tool's exception escaped."""
+    """Whether the model received a text; it did not if the tool's exception escaped."""
     return answer.error is None or answer.result is not None
 
 

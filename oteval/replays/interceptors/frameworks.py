@@ -1,8 +1,8 @@
-"""The table of interceptors: through which methods frameworks run their tools.
+"""The table of interceptors: the methods through which frameworks run their tools.
 
-Each entry is as late as possible, so that the validation of arguments, approvals, callbacks and
-spans stay those of the framework. LangChain, OpenAI Agents and Pydantic AI need more than an entry,
-and have their modules; so does a class of DSPy, which has a function here.
+Each entry is as late as possible, so that the framework still does the validation of arguments,
+approvals, callbacks and spans. LangChain, OpenAI Agents and Pydantic AI need more than an entry,
+and have their own modules. A class of DSPy also needs more, and has a function here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ANTHROPIC_TOOLS", "INTERCEPTORS", "adapt_dspy", "crewai_name", "is_f
 
 
 def is_from(function: Any, *packages: str) -> bool:
-    """Whether a function, or a class, is defined in one of some packages."""
+    """Whether a function or a class is defined in any of the packages."""
     module = getattr(function, "__module__", None) or ""
     return any(module == name or module.startswith(f"{name}.") for name in packages)
 
@@ -58,7 +58,7 @@ def _keywords(bound: Bound, names: Mapping[str, Any] | None = None) -> Any:
 
 
 def _mcp_result(answer: ToolAnswer, _bound: Bound) -> Any:
-    """A ``CallToolResult``; its structured content is the text if that is an object."""
+    """A ``CallToolResult``; its structured content is the text if the text is a JSON object."""
     from mcp.types import CallToolResult
 
     text = text_of(answer)
@@ -126,7 +126,7 @@ def _crewai_structured_call(bound: Bound) -> tuple[str, Any]:
 
 # smolagents
 
-# Modules that smolagents lets code import by itself; none acts outside of the process.
+# Modules that smolagents lets code import by default; none acts outside of the process.
 _PURE_IMPORTS = frozenset(
     {
         *("collections", "datetime", "itertools", "math", "queue", "random", "re", "stat"),
@@ -156,7 +156,7 @@ def _smolagents_result(answer: ToolAnswer, bound: Bound) -> Any:
         r"\nPlease try again or use another tool.*",
     )
     text = text_of(answer) if answer.own_result is None else answer.own_result
-    # The model's code computes with the value, whose type the tool declares.
+    # The model's code computes with the value; the tool declares its type.
     return text if bound["self"].output_type == "string" else parsed(text)
 
 
@@ -441,7 +441,7 @@ _FORM = r"Error executing tool '.*?': (?P<text>.*)"
 
 
 def adapt_dspy(module: ModuleType) -> None:
-    """Wrap ``ToolCalls.ToolCall.execute``, which looks functions up in the code that calls it."""
+    """Wrap ``ToolCalls.ToolCall.execute``, which searches the calling code for functions."""
     owner: Any = require(module, "ToolCalls.ToolCall", "dspy")
     execute = require(module, "ToolCalls.ToolCall.execute", "dspy")
 

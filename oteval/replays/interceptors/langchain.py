@@ -1,7 +1,7 @@
 """LangChain's tools, below ``invoke`` and LangGraph's ``ToolNode``.
 
-A tool is answered by another tool in its place, which has its name and settings and the recorded
-answer, so that LangChain makes messages, artifacts and callbacks as ever.
+Another tool takes the place of an answered tool. It has the same name and settings and the recorded
+answer, so LangChain makes messages, artifacts and callbacks as usual.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def adapt_langchain(module: ModuleType) -> None:
     arun = require(module, "BaseTool.arun", "langchain-core")
 
     class RecordedTool(base.BaseTool):  # type: ignore[misc]
-        """A tool in the place of another, with its name and settings and a recorded answer."""
+        """A tool that replaces another, with the same name and settings and a recorded answer."""
 
         real: Any
         recorded: Any
@@ -60,7 +60,8 @@ def adapt_langchain(module: ModuleType) -> None:
         return RecordedTool(real=tool, recorded=answer, call_id=call_id, **settings)
 
     def call_of_tool(tool: Any, tool_input: Any) -> InterceptedCall | None:
-        # A tool that returns a command moves the graph; the recording has only its message.
+        # A tool that returns a command moves the graph; the recording has only the command's
+        # message.
         if isinstance(tool, RecordedTool) or returns_command(tool):
             return None
         if isinstance(tool_input, Mapping):

@@ -64,7 +64,7 @@ def replace_imported(old: Any, new: Any, package: str) -> None:
 
 
 def adapt_actions(module: ModuleType) -> None:
-    """Ask before the tools that no recording can answer: computers, shells, patches."""
+    """Ask the hook before tools that no recording can answer: computers, shells, patches."""
     for name in ("Computer", "LocalShell", "Shell", "CustomTool", "ApplyPatch"):
         action = getattr(module, f"{name}Action", None)
         if action is not None:

@@ -1,7 +1,7 @@
 """The tools of Pydantic AI: of functions, with approvals, of MCP servers, and of other toolsets.
 
-Toolsets that hold others lead to the toolset that runs the tool, which is answered. So approvals,
-the validation of arguments, and retries are those of Pydantic AI.
+Toolsets that contain other toolsets lead to the toolset that runs the tool. Only that toolset is
+answered, so Pydantic AI does the approvals, the validation of arguments, and the retries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def adapt_tool_names(module: ModuleType) -> None:
 
     @functools.wraps(call_tool)
     async def named(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-        # Toolsets may be nested: the outermost has the name that the model used.
+        # Toolsets may be nested: the outermost toolset has the name that the model used.
         token = None if model_name.get() else model_name.set(name)
         try:
             return await call_tool(self, name, *args, **kwargs)
@@ -49,9 +49,9 @@ def _is_flow(owner: type) -> bool:
 
 
 def _result(answer: ToolAnswer, _bound: Bound) -> str:
-    """Give the text for the model, or ask the model to retry as the recorded tool did.
+    """Return the text for the model, or ask the model to retry as the recorded tool did.
 
-    Of the exceptions of a tool, only those of Pydantic AI reach the model.
+    Only exceptions of Pydantic AI reach the model, not other exceptions of a tool.
     """
     from pydantic_ai import ModelRetry
 
@@ -92,8 +92,8 @@ def toolset_names(manager: Any) -> Iterator[str]:
 def is_answered_toolset(manager: Any, name: str) -> bool:
     """Whether a tool of an agent's step is answered, or acts on nothing.
 
-    A tool that Pydantic AI leaves to the caller (``external``) is not: the caller's code runs it.
-    An output type acts on nothing, but a function as output type may.
+    A tool that Pydantic AI leaves to the caller (``external``) is not answered: the caller's code
+    runs it. An output type acts on nothing, but a function as output type may act.
 
     Args:
         manager: The ``ToolManager``.

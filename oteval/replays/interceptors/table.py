@@ -1,8 +1,8 @@
 """Entries of the table of interceptors, and how they are applied.
 
-An entry names a method through which a framework runs its tools, and says which call of a tool an
-invocation of the method is, and in which form the framework expects the result. The method is
-wrapped in its class, and in all subclasses that replace it, whenever they are defined.
+An entry names a method that a framework uses to run its tools. It converts an invocation of the
+method to a call of a tool, and a result to the form that the framework expects. The method is
+wrapped in its class, and in all subclasses that override it, whenever they are defined.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _MARK = "__oteval_intercepts__"
 
 @dataclass(frozen=True)
 class ToolInterceptor:
-    """One entry: a method through which a framework runs its tools.
+    """One entry: a method that a framework uses to run its tools.
 
     Attributes:
         framework: The framework's name.
         module: The module of the class.
         owner: The class; "" for a function of the module.
         methods: The names of the methods: blocking, coroutine functions or async generators.
-        call: Returns the name and the arguments of the tool; None if the
-            method is to run.
+        call: Returns the name and the arguments of the tool; None if the method must run.
         give: Returns the result of the method for a recorded answer, or raises its error. For an
-            async generator, the items that it yields.
-        result_of: Returns the tool's result from the result of the method, where a tool runs.
-        is_flow: Whether a class runs tools by another intercepted method, and so is left alone.
+            async generator, it returns the items.
+        result_of: Returns the tool's result from the result of the method, for a tool that runs.
+        is_flow: Returns whether a class runs tools by another intercepted method, and is not
+            wrapped.
         is_optional: Whether versions without the method are supported.
     """
 
@@ -77,7 +77,7 @@ class ToolInterceptor:
             self._wrap_classes(getattr(module, self.owner))
 
     def _wrap_classes(self, base: Any) -> None:
-        """Wrap the methods of a class and its subclasses, and of those that are defined later."""
+        """Wrap the methods of a class and its subclasses, including later subclasses."""
         for owner in (base, *_subclasses(base)):
             self._wrap_methods(owner)
         before = vars(base).get("__init_subclass__")
@@ -103,7 +103,7 @@ class ToolInterceptor:
     def intercepted(
         self, signature: inspect.Signature, args: Any, kwargs: Any
     ) -> tuple[Bound, InterceptedCall | None]:
-        """Bind the arguments of an invocation, and find the call of a tool that it is."""
+        """Bind the arguments of an invocation, and find the tool call that it makes."""
         bound = signature.bind(*args, **kwargs).arguments
         tool_call = self.call(bound)
         return bound, None if tool_call is None else call_of(*tool_call)

@@ -1,9 +1,9 @@
-"""Which tools are answered in this process, by the names that the model knows.
+"""The tools that are answered in this process, by the names that the model knows.
 
-A tool is answered if an object of it exists whose class runs it through an intercepted method. The
-objects are looked for among all objects of the process, so that it does not matter when, where or
-how the agent made them. That takes some tenths of a second in a large process, and happens once
-for each new name. If a name belongs to several tools, all must be answered.
+A tool is answered if an object of it exists, and the object's class runs the tool through an
+intercepted method. The search goes through all objects of the process, so it does not matter when,
+where or how the agent made them. It takes some tenths of a second in a large process, and happens
+once for each new name. If a name belongs to several tools, all must be answered.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class ToolKind:
     """A class of tools.
 
     Attributes:
-        label: How people call such a tool.
+        label: The name of such a tool for people.
         module: The module of the class.
         owner: The class.
-        is_answered: Whether a replay answers a tool of this class, or it acts on nothing outside
-            of the agent; called with the tool and the name.
+        is_answered: Returns whether a replay answers a tool of this class, or the tool acts on
+            nothing outside of the agent; called with the tool and the name.
         names: Returns the names by which the model knows a tool.
         runs: Whether the tool runs, because it only leads to another agent.
     """
@@ -188,7 +188,7 @@ def intercepted_names(names: Collection[str]) -> dict[str, str]:
 
     Returns:
         For each name that is answered, a description, such as ``LangChain tool Refund, answered``.
-        A name of which an object exists that is not answered is left out.
+        A name is left out if any of its objects is not answered.
     """
     labels: dict[str, str] = {}
     unanswered: set[str] = set()
@@ -221,7 +221,7 @@ def _tool_objects(names: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
 def _is_answered(kind: ToolKind, tool: Any, name: str) -> bool:
     try:
         return kind.is_answered(tool, name)
-    except Exception:  # a tool of a form that is not known
+    except Exception:  # a tool of an unknown form
         return False
 
 

@@ -2,8 +2,8 @@
 
 A baseline has the scores of each test's repetitions by feedback key; the key ``test`` has 1 for a
 passed test and 0 for a failed one. A test regresses if a mean score falls by more than the
-tolerance, if feedback loses its score, or if more of it could not be evaluated. The comparison
-uses no statistics. `oteval compare` can tell from experiments with repetitions whether a small
+tolerance, if feedback loses its score, or if more of it could not be evaluated. The comparison uses
+no statistics. From experiments with repetitions, `oteval compare` can determine whether a small
 change may be chance; a single test cannot.
 """
 
@@ -146,7 +146,7 @@ def _worse(before: BaselineFigure, now: BaselineFigure | None, tolerance: float)
 
 
 def write_file(path: Path, baseline: Baseline) -> None:
-    """Write a baseline as JSON that gives readable diffs.
+    """Write a baseline as JSON with readable diffs.
 
     Raises:
         InputError: The file cannot be written.
@@ -239,7 +239,7 @@ def save_experiment(
 def _results_of(
     store: Store, name: str, tests: Collection[str], experiment_id: str
 ) -> tuple[list[Example], list[Run], list[Feedback]]:
-    """The results of some tests in the newest experiment of a name, for another one."""
+    """The results of some tests in the newest experiment of a name, for another experiment."""
     before = store.experiments.get(name)
     examples = [
         example

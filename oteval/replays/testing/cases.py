@@ -1,4 +1,4 @@
-"""The marked tests that are running, and the functions with which they log."""
+"""The marked tests that are running, and the functions that they use to log."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A test with ``@pytest.mark.oteval`` logs inputs, outputs and feedback (`oteval.replays.testing`);
 evaluators that it calls log their results. The fixtures `oteval_capture` and `oteval_trajectory`
-give it the trajectory of its agent, captured from spans. The fixture `oteval_replay` and
+capture the trajectory of its agent from spans. The fixture `oteval_replay` and
 ``@pytest.mark.oteval_replay`` answer the agent from a recording. Options print the log as a table,
 save it as a baseline, and fail the run on regressions from a baseline.
 
@@ -102,7 +102,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Repeat a test as often as its mark asks for."""
+    """Repeat a test as often as its mark requires."""
     mark = metafunc.definition.get_closest_marker("oteval")
     if mark is None:
         return
@@ -146,7 +146,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Replay the recording of a test that is marked with one."""
+    """Replay the recording that a test's mark names."""
     mark = item.get_closest_marker("oteval_replay")
     if mark is None:
         return (yield)
@@ -158,10 +158,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Attach the log of a marked test to its report, before anyone reads it.
+    """Attach the log of a marked test to its report, before other plugins read it.
 
-    Plugins that run a test again may change a report until then, and log the result of the last
-    attempt with the report of the first. In a run of xdist's controller no test is running.
+    Plugins that run a test again may change a report before this hook, and log the result of the
+    last attempt with the report of the first attempt. In xdist's controller no test is running.
     """
     item = _running.get(report.nodeid)
     if item is not None and needs_results(item.config):
@@ -199,13 +199,13 @@ def oteval_capture(
 
 @pytest.fixture
 def oteval_trajectory(oteval_capture: Capture) -> Callable[[], Trajectory]:
-    """A function that gives the trajectory of the agent's run."""
+    """A function that returns the trajectory of the agent's run."""
     return lambda: oteval_capture.trajectory
 
 
 @pytest.fixture
 def oteval_replay(request: pytest.FixtureRequest) -> Callable[..., ReplayedTest]:
-    """A function that opens a replay, whose divergence fails the test.
+    """A function that opens a replay; a divergence fails the test.
 
     It takes the file of a recording, relative to the test's folder, or the id of a session, and the
     options of `oteval.replay`.
@@ -217,7 +217,7 @@ def oteval_replay(request: pytest.FixtureRequest) -> Callable[..., ReplayedTest]
 
 @pytest.fixture
 def oteval_replay_command(request: pytest.FixtureRequest) -> Callable[..., ReplayResult]:
-    """A function that replays a recording with a command, and fails if that differs."""
+    """A function that replays a recording with a command, and fails if the run differs."""
     from oteval.replays.testing.replayed_tests import replayed_command
 
     return partial(replayed_command, request.node)

@@ -27,7 +27,7 @@ _FILES = (".jsonl", ".jsonl.gz", ".yaml", ".yml", ".json")
 class ReplayedTest:
     """A replay in a test; a context manager, also for ``async with``.
 
-    `ReplayDiverged` is a `BaseException`, which the agent's own error handling lets through. Here
+    `ReplayDiverged` is a `BaseException`, so the agent's own error handling lets it through. Here
     it becomes the failure of the test.
 
     Args:
@@ -83,8 +83,8 @@ def replayed_test(item: pytest.Item, recording: str | Path, **options: Any) -> R
 
     Args:
         item: The test.
-        recording: The file of a recording, relative to the folder of the test or the current one,
-            or the id of a session in a database.
+        recording: The file of a recording, relative to the folder of the test or the current
+            folder, or the id of a session in a database.
         options: Options of `oteval.replay`.
     """
     if not isinstance(recording, Path) and not recording.endswith(_FILES):
@@ -104,8 +104,9 @@ def replayed_command(
 
     Args:
         item: The test.
-        command: The command, in which ``{input}`` is replaced by the user's first message.
-        recording: The file of a recording, relative to the folder of the test or the current one.
+        command: The command; ``{input}`` is replaced by the user's first message.
+        recording: The file of a recording, relative to the folder of the test or the current
+            folder.
         timeout: The time limit in seconds.
         options: Options of `ReplayOptions`.
     """

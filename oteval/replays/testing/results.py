@@ -24,7 +24,7 @@ __all__ = ["Results"]
 
 
 def _failures_note(rows: list[Row]) -> str:
-    """A warning if a baseline has failed tests, since later runs cannot be worse."""
+    """A warning if a baseline has failed tests, because later runs cannot be worse."""
     failing = {row.test for row in rows if row.outcome not in ("passed", "skipped")}
     if not failing:
         return ""
@@ -34,7 +34,7 @@ def _failures_note(rows: list[Row]) -> str:
 
 
 def _selects_all(config: pytest.Config) -> bool:
-    """Whether all tests in the paths of the command line are to run."""
+    """Whether all tests in the paths of the command line are selected to run."""
     options = ("lf", "keyword", "markexpr", "deselect", "stepwise", "maxfail")
     is_selection = any(config.getoption(name, default=None) for name in options)
     return not is_selection and not any("::" in argument for argument in config.args)
@@ -136,7 +136,7 @@ class Results:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def _kept(self, name: str, rows: list[Row]) -> Baseline:
-        """The tests of a saved baseline that were not to run now, such as with ``--lf``."""
+        """The tests of a saved baseline that this run left out, such as with ``--lf``."""
         try:
             before = self._read(name)
         except OtevalError:  # there is none, or it is damaged

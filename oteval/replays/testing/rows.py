@@ -1,4 +1,4 @@
-"""The result of one test as a row, which its report carries from a worker to the controller."""
+"""The result of one test as a row; its report carries it from a worker to the controller."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class MarkOptions(NamedTuple):
     Attributes:
         repetitions: How often to run the test.
         output_keys: The parameters of the test that are reference outputs.
-        tolerance: How far a mean score may fall below the baseline's; None means the option.
+        tolerance: How far a mean score may fall below the baseline's; None means the value of the
+            option.
     """
 
     repetitions: int = 1
@@ -136,8 +137,9 @@ def read_row(report: pytest.TestReport) -> Row | None:
 def root_folder(config: pytest.Config) -> Path:
     """The folder of relative ids of tests and names of baselines.
 
-    It is pytest's root folder. Where no file marks that, pytest guesses it from all paths among the
-    arguments, such as that of a baseline; then it is the folder that pytest was called in.
+    It is pytest's root folder. If no file marks the root folder, pytest guesses it from all paths
+    among the arguments, such as the path of a baseline; then the result is the folder that pytest
+    was called in.
     """
     is_marked = config.inipath is not None or (config.rootpath / "setup.py").exists()
     return config.rootpath if is_marked else config.invocation_params.dir

@@ -19,7 +19,7 @@ __all__ = ["table_text"]
 _MAX_KEY_COLUMNS = 5
 _MIN_WIDTH, _MAX_WIDTH = 100, 240
 _CELL = 60
-# Terminals interpret control characters, and agents may write any.
+# Terminals interpret control characters, and agents may write control characters.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 

@@ -1,8 +1,8 @@
 """The canonical form of the messages of a request to a model.
 
-Ids of tool calls become numbers in the order in which the calls appear. Results of the calls of one
-message are sorted by these numbers, and the order in which they came is kept separately. Arguments,
-and tool results that are JSON, become canonical JSON.
+Ids of tool calls become numbers, in the order of the calls. Results of the calls of one message are
+sorted by these numbers; their original order is kept separately. Arguments, and tool results that
+are JSON, become canonical JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "ResultOrder",
 ]
 
-# How many threads of messages are continued, such as those of sub-agents at the same time.
+# The number of message threads that are continued, such as threads of concurrent sub-agents.
 _THREADS = 8
 
 
@@ -70,7 +70,7 @@ class CanonicalMessage(NamedTuple):
 
 
 class ResultOrder(NamedTuple):
-    """The order in which a request has the results of the calls of one message.
+    """The order of the results of one message's calls in a request.
 
     Attributes:
         numbers: The numbers of the calls.
@@ -89,7 +89,7 @@ class CanonicalMessages:
 
     Attributes:
         messages: The messages.
-        indexes: The index of each of them in the request.
+        indexes: The index of each message in the request.
         result_orders: The order of the results of each message with several calls.
     """
 
@@ -99,9 +99,9 @@ class CanonicalMessages:
 
 
 class CanonicalReader:
-    """Makes the messages of many requests canonical, of which most begin as an earlier one.
+    """Makes the messages of many requests canonical; most begin like an earlier request.
 
-    Only the messages after those are read. They are recognised as the same objects.
+    Messages that are the same objects as in an earlier request are not read again.
 
     Args:
         normalize: Patterns of texts that do not count.
@@ -125,7 +125,7 @@ class CanonicalReader:
         for index, (before, builder) in enumerate(self._read):
             count = len(before)
             if 0 < count <= len(messages) and all(map(is_, before, messages)):
-                if count < len(messages):  # The thread goes on.
+                if count < len(messages):  # The thread continues.
                     del self._read[index]
                 return builder.copy(), count
         return _MessageBuilder(self._normalize, self._known), 0
@@ -158,11 +158,11 @@ class _OpenCall(NamedTuple):
 
 
 class _MessageBuilder:
-    """Makes canonical messages one after the other; knows the numbers of the calls.
+    """Makes canonical messages one by one; knows the numbers of the calls.
 
     Args:
         normalize: Patterns of texts that do not count.
-        known: Equal messages become the same object, which makes comparisons fast.
+        known: Equal messages become the same object, so that comparisons are fast.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class _MessageBuilder:
         return builder
 
     def add(self, index: int, message: Message) -> None:
-        """Add the message with an index."""
+        """Add the message that has an index in the request."""
         if message.role == "tool":
             self._results.append(self._result(index, message))
             return
@@ -205,7 +205,7 @@ class _MessageBuilder:
         self._messages.append(self._known.setdefault(canonical_message, canonical_message))
 
     def finished(self) -> CanonicalMessages:
-        """End the request, and give its messages."""
+        """End the request, and return its messages."""
         self._end_results()
         return CanonicalMessages(tuple(self._messages), tuple(self._indexes), tuple(self._orders))
 
@@ -241,7 +241,7 @@ class _MessageBuilder:
             open_calls = [call for call in self._open if not (call_id and call.call_id)]
             same_tool = (call for call in open_calls if call.tool == message.name)
             open_call = next(same_tool, open_calls[0] if open_calls else None)
-        if open_call is None:  # The provider keeps the message that asked for it.
+        if open_call is None:  # The provider keeps the message with the call.
             self._count += 1
             return _OpenCall(call_id, message.name, self._count)
         self._open.remove(open_call)

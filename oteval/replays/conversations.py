@@ -83,7 +83,7 @@ def _key(message: Message) -> _Key:
 
 
 class _Threads:
-    """Lists of messages as a tree, in which lists with the same beginning share its nodes."""
+    """Lists of messages as a tree; lists with the same beginning share its nodes."""
 
     def __init__(self) -> None:
         self._next: dict[tuple[int, int], int] = {}

@@ -1,9 +1,9 @@
 """Recorded results of tools, as values of functions that declare no type.
 
 A recording of a hand-written loop has a tool's result only as the text that the loop sent to the
-model. The type of the result is read from the source of the function: text, if all its results are
-made by ``json.dumps``, ``str`` or a literal; a value, if they are dicts or lists; otherwise the
-value that the text stands for.
+model. The type of the result is read from the source of the function. It is text if all results are
+made by ``json.dumps``, ``str`` or a literal; a value if they are dicts or lists; otherwise the
+value that the text represents.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _TEXT_CALLS = frozenset(
     {"dumps", "str", "repr", "format", "join", "strip", "model_dump_json", "render", "decode"}
 )
 _VALUE_NODES = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-# How many functions that call each other are looked through.
+# The number of functions that are searched when functions call each other.
 _MAX_DEPTH = 4
 
 
 def give_result(answer: ToolAnswer, function: Callable[..., Any]) -> Any:
-    """Give a function's recorded result, or raise its recorded error.
+    """Return a function's recorded result, or raise its recorded error.
 
     Args:
         answer: The answer.
@@ -47,7 +47,7 @@ def give_result(answer: ToolAnswer, function: Callable[..., Any]) -> Any:
     if not isinstance(text, str) or _declares_result(function):
         return give_answer(answer, function)
     value = _value_of(text)
-    if isinstance(value, str):  # a text that the loop has encoded once more
+    if isinstance(value, str):  # a text that the loop encoded again
         return value
     return text if _returns_text(function, _MAX_DEPTH) else value
 
@@ -55,12 +55,12 @@ def give_result(answer: ToolAnswer, function: Callable[..., Any]) -> Any:
 def _declares_result(function: Callable[..., Any]) -> bool:
     try:
         return typing.get_type_hints(function).get("return", Any) is not Any
-    except Exception:  # an annotation with a name that is unknown at run time
+    except Exception:  # an annotation with an unknown name at run time
         return False
 
 
 def _value_of(text: str) -> Any:
-    """The value that a text stands for, as JSON or as Python's ``str`` writes it."""
+    """The value in a text, in the form of JSON or of Python's ``str``."""
     for read in (loads, ast.literal_eval):
         try:
             return read(text)
@@ -70,7 +70,7 @@ def _value_of(text: str) -> Any:
 
 
 def _returns_text(function: Any, depth: int) -> bool | None:
-    """Whether all results of a function are text; None if its source does not tell."""
+    """Whether all results of a function are text; None if its source does not show it."""
     definition = _definition(function)
     if definition is None:
         return None
@@ -93,7 +93,7 @@ def _definition(function: Any) -> ast.AST | None:
 
 
 def _returned_values(definition: ast.AST) -> Iterator[ast.expr]:
-    """Yield the values of a function's return statements, without those of nested functions."""
+    """Yield the values of a function's return statements, without nested functions."""
     for node in ast.iter_child_nodes(definition):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             continue
@@ -151,7 +151,7 @@ def _is_text_call(call: ast.Call, function: Any, depth: int) -> bool | None:
 def _makes_text(function: Any, text: str) -> bool:
     """Whether a function's own texts begin with the text of an error.
 
-    Such an error was returned as a text; others were raised.
+    Such an error was returned as a text; other errors were raised.
     """
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):

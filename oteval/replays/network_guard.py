@@ -2,13 +2,14 @@
 
 Sockets cannot connect or send, and names cannot be resolved, on the loopback interface as well as
 elsewhere. Unix sockets, socket pairs and servers in the process work as before: event loops and
-subprocesses need them. Clients that do not use Python's sockets (gRPC, uvloop, curl) are stopped
-at their own functions. Calls that patched functions cannot see are refused by audit events
-(PEP 578): a function may have been imported by name before the replay, or a socket may be one of
-the module `_socket`.
+subprocesses need them. Clients that do not use Python's sockets (gRPC, uvloop, curl) are stopped at
+their own functions. Audit events (PEP 578) refuse calls that patched functions cannot see: a
+function may have been imported by name before the replay, or a socket may come from the module
+`_socket`.
 
 A blocked attempt is a divergence of kind ``network``. It names the address, the client and the line
-of the agent's code. Exporters of telemetry only get a refused connection: they are not the agent.
+of the agent's code. Exporters of telemetry only receive a refused connection: they are not the
+agent.
 
 The guard belongs to the process and counts its users. The replay of the thread or task decides, see
 `oteval.replays.open_replays`. For child processes see `oteval.replays.child_processes`.
@@ -110,7 +111,7 @@ def _attempt(
         host: Its name or IP address.
         port: Its port; None to resolve the name.
         client: The name of the client, if it is known.
-        replay: The replay; by default that of the thread or task.
+        replay: The replay; by default the replay of the thread or task.
 
     Raises:
         ReplayDiverged: It may not, and misses are ``strict``.
@@ -154,7 +155,7 @@ def _check_address(sock: Any, address: Any) -> None:
     try:
         _attempt(str(address[0]), int(address[1]))
     except ReplayDiverged:
-        # Clients close the socket after an `OSError` only.
+        # Clients close the socket only after an `OSError`.
         sock.close()
         raise
 
@@ -163,13 +164,13 @@ _accepted: WeakSet[Any] = WeakSet()
 
 
 def _check_open(sock: Any) -> None:
-    """Check a socket that was connected before it was guarded, as pools of connections have."""
+    """Check a socket that was connected before it was guarded, such as in connection pools."""
     if sock.family not in _INTERNET or sock in _accepted:
         return
     replay = current_replay()
     if replay is None:
         return
-    # Threads that were there before the replay serve others, such as a database or telemetry.
+    # Threads that are older than the replay have other purposes, such as a database or telemetry.
     if not has_context() and threading.current_thread() in replay.older_threads:
         return
     try:
@@ -241,26 +242,26 @@ def _guarded_send(send: _Function) -> _Function:
 
 
 def _patch_names(patches: Patches) -> None:
-    """Guard the functions that resolve names, where they are called from."""
-    # Python's `socket.getaddrinfo` calls the one of `_socket`; the others are copies.
+    """Guard the functions that resolve names, in the modules that callers use."""
+    # Python's `socket.getaddrinfo` calls `_socket.getaddrinfo`; the other functions are copies.
     patches.set(_socket, "getaddrinfo", _guarded_resolver(_socket.getaddrinfo, _of_addrinfo))
     for name in _RESOLVERS:
         resolver = _guarded_resolver(getattr(_socket, name), _of_hosts)
         patches.set(_socket, name, resolver)
         patches.set(socket, name, resolver)
-    # Event loops resolve names in another thread, whose stack does not have the agent's line.
+    # Event loops resolve names in another thread; its stack does not have the agent's line.
     _patch_loop(patches, asyncio.BaseEventLoop, ("getaddrinfo",))
 
 
 def _audited_name(host: Any, *_rest: Any) -> None:
-    """Check a name that a function resolves which was imported before it was guarded."""
+    """Check a name that is resolved by a function imported before it was guarded."""
     name = _host_text(host)
     if name is not None:
         _resolve_attempt(name)
 
 
 def _audited_address(address: Any, *_rest: Any) -> None:
-    """Check an address whose name is asked for; a server of names would get the question."""
+    """Check an address before its name is looked up, which would query a name server."""
     host = str(address[0] if isinstance(address, tuple) else address)
     try:
         ip = ipaddress.ip_address(host)
@@ -272,7 +273,7 @@ def _audited_address(address: Any, *_rest: Any) -> None:
 
 
 def _executed(code: Any) -> None:
-    """Check that code which is executed defines no tool that is answered already."""
+    """Check that executed code does not define a tool that is already answered."""
     replay = replay_of_call() if isinstance(code, CodeType) else None
     if replay is not None and replay.is_open:
         replay.player.require_no_tool_in(code)
@@ -328,7 +329,7 @@ def _guarded_resolver(resolve: _Function, addresses: Callable[[Any], list[str]])
 
 
 def _host_text(host: Any) -> str | None:
-    """A name that resolving would ask a server for, or None."""
+    """A name that must be resolved by a server, or None."""
     if isinstance(host, (bytes, bytearray)):
         host = host.decode("ascii", "replace")
     return None if not isinstance(host, str) or is_local_name(host) else host
@@ -433,7 +434,7 @@ def _grpc_attempt(target: Any) -> None:
 
 
 def _refused(grpc: Any, text: str) -> Exception:
-    """The error of a refused call, which gRPC's clients do not repeat."""
+    """The error of a refused call; gRPC's clients do not retry after it."""
 
     class Refused(grpc.RpcError):  # type: ignore[misc]
         def code(self) -> Any:

@@ -1,14 +1,14 @@
 """The player: answers an agent's requests from a recording, and notes where it differs.
 
-It is pure: the transport, the endpoint of ``oteval replay serve`` and the hooks of tools ask it.
+It is pure: the transport, the endpoint of ``oteval replay serve`` and the hooks of tools call it.
 All methods may be called from several threads.
 
 A **miss** is a request that the recording does not have. By ``miss``:
 
-- ``strict``: `ReplayDiverged` is raised, now and on every later request, so that an agent that
-  swallows it cannot go on.
-- ``error``: the request gets an HTTP error, a tool an error as its result.
-- ``ordinal``: the request gets the answer of the corresponding recorded call.
+- ``strict``: `ReplayDiverged` is raised, now and on every later request. An agent that swallows it
+  cannot continue.
+- ``error``: a request is answered by an HTTP error; the result of a tool is an error.
+- ``ordinal``: the request is answered by the answer of the corresponding recorded call.
 - ``fork``: this request and all later ones are sent for real.
 """
 
@@ -73,7 +73,7 @@ class Player(ToolGuard):
         in_process: Whether the agent runs in this process, so that its decorated tools and its
             other requests are intercepted as well.
         is_optional: Whether a recorded request to a URL need not be made.
-        gate: Decides whether tools can run that an answer asks for; None if they run elsewhere.
+        gate: Decides whether the tools that an answer requests can run; None if they run elsewhere.
 
     Attributes:
         recording: The recording.
@@ -110,7 +110,7 @@ class Player(ToolGuard):
         self._executed = ExecutedTools(recording.tool_calls)
         self._order = ReplayOrder(recording, self._requests.keys)
         # Without spans of tools, such as in a cassette, the recording lacks tools that no model
-        # asked for. If they run, their results are compared in the next request.
+        # requested. If such tools run, their results are compared in the next request.
         self._compares_tools = tools == "recorded" or any(
             call.start_ns for call in recording.tool_calls
         )
@@ -153,14 +153,14 @@ class Player(ToolGuard):
             return self._model_call(api, request)
 
     def has(self, request: HttpRequest) -> bool:
-        """Whether a request is one to a model, or is recorded."""
+        """Whether a request is sent to a model, or is recorded."""
         if api_of(request.method, request.url) is not None:
             return True
         with self._lock:
             return self._exchanges.has(request)
 
     def expects(self, request: HttpRequest) -> bool:
-        """Whether an answer that was not given yet is recorded for exactly this request."""
+        """Whether an unused answer is recorded for exactly this request."""
         api = api_of(request.method, request.url)
         with self._lock:
             if api is None:
@@ -205,12 +205,12 @@ class Player(ToolGuard):
             return call
 
     def _note_order(self, recorded: RecordedModelCall | RecordedToolCall | Exchange) -> None:
-        """Note that a recorded event has come; it is a divergence if it should have come before."""
+        """Note that a recorded event has happened; it is a divergence if it happened too late."""
         divergence = self._order.arrived(recorded)
         if divergence is None:
             return
         if self._is_child and isinstance(recorded, RecordedToolCall):
-            # Its parent may have had the answer that asks for it.
+            # The parent process may have received the answer that requests the tool.
             self.unguarded(f"{recorded.name} ran in another process: {_NO_ORDER}")
             return
         self.diverge(divergence)
@@ -221,7 +221,7 @@ class Player(ToolGuard):
             self._exchanges.intended(request)
 
     def diverge(self, divergence: Divergence) -> Divergence:
-        """Note a divergence; one with the same cause is noted once.
+        """Note a divergence; divergences with the same cause are noted once.
 
         Returns:
             The divergence with the line of the agent's code.
@@ -248,20 +248,20 @@ class Player(ToolGuard):
             return self._tools.has(name, arguments)
 
     def require_not_early(self, code: CodeType) -> None:
-        """Stop a call of a tool that has begun before its function was taken over.
+        """Stop a call of a tool that began before its function was taken over.
 
         Args:
             code: The code that is about to run.
 
         Raises:
-            ReplayDiverged: It is that of a tool.
+            ReplayDiverged: It is the code of a tool.
         """
         name = self._gate.tool_of(code) if self._gate is not None else ""
         if name:
             raise diverged(self.diverge(early_tool(name, {})))
 
     def check(self) -> None:
-        """Raise again why the replay has ended: it was stopped, or diverged with ``strict``.
+        """Raise the error that ended the replay again: it was stopped, or diverged with ``strict``.
 
         Raises:
             ReplayUnguarded: A tool would have run.
@@ -345,7 +345,7 @@ class Player(ToolGuard):
         return self._missed(reported, request, partial(self._model_answer, entry, sent, api))
 
     def _live_answer(self, request: HttpRequest) -> HttpAnswer:
-        """Have a request sent for real; a model may ask for any of the tools that it offers."""
+        """Answer that a request is sent for real; a model may request any tool that it offers."""
         self.require_answered(offered_tools(request.body))
         self._live += 1
         return live_answer()
@@ -353,7 +353,7 @@ class Player(ToolGuard):
     def _model_answer(
         self, entry: RecordedEntry, sent: RecordedRequest, api: ModelApi
     ) -> HttpAnswer:
-        """Give the answer of a recorded call, and note the request."""
+        """Return the answer of a recorded call, and note the request."""
         self.require_answered(tools_asked_by(entry.call, self.recording))
         self._results.asked(entry.call)
         self._executed.requested(replace(entry.call, request=sent))
@@ -362,12 +362,12 @@ class Player(ToolGuard):
     def _missed(
         self, reported: Divergence, request: HttpRequest, answer: Callable[[], HttpAnswer] | None
     ) -> HttpAnswer:
-        """Answer a request that differs from the recorded one, as `miss` says.
+        """Answer a request that differs from the recorded one, according to `miss`.
 
         Args:
             reported: The difference.
             request: The request.
-            answer: Gives the answer of the recorded call that corresponds to it; None without one.
+            answer: Returns the answer of the corresponding recorded call; None without one.
         """
         if self.miss == "fork":
             self._is_forked = True
@@ -388,7 +388,7 @@ class Player(ToolGuard):
         return self._missed(reported, request, answer)
 
     def _exchange_answer(self, exchange: Exchange) -> HttpAnswer:
-        """The answer of an exchange, which may be one with a model of an unknown API."""
+        """The answer of an exchange, maybe with a model of an unknown API."""
         self.require_answered(tools_asked_in(exchange))
         return exchange_answer(exchange)
 
@@ -414,7 +414,7 @@ class Player(ToolGuard):
         """Yield the recorded requests with effects that the agent did not make."""
         answered = self._times_of_answered_functions()
         for number, exchange in self._exchanges.unused:
-            # Requests that only read may be left out, since their answers are often cached.
+            # Requests that only read may be left out, because their answers are often cached.
             is_due = exchange.is_in_agent and exchange.method not in READING_METHODS
             if is_due and not (
                 self._is_optional(exchange.url)
@@ -435,7 +435,7 @@ class Player(ToolGuard):
     def _times_of_answered_functions(self) -> list[tuple[int, int]]:
         """The recorded times of answered functions, which have no span.
 
-        They ran after the model had asked for them, and before it was given their results.
+        They ran after the model had requested them, and before it received their results.
         """
         calls = self.recording.model_calls
         times = []

@@ -1,7 +1,7 @@
 """Edits of model requests: another model, another system prompt, other options.
 
-``oteval replay whatif`` sends the agent's requests with these edits. The system prompt is that of
-the lead agent: sub-agents keep theirs.
+``oteval replay whatif`` sends the agent's requests with these edits. The edited system prompt is
+the lead agent's: sub-agents keep their prompts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..reconstruct import json_object
 
 __all__ = ["RequestEdits"]
 
-# Of Azure, Gemini and Bedrock, whose URLs name the model.
+# The URLs of Azure, Gemini and Bedrock name the model.
 _MODEL_IN_URL = re.compile(
     r"(?<=/deployments/)[^/?]+|(?<=/models/)[^/:?]+(?=:\w+)|(?<=/model/)[^/?]+(?=/converse)"
 )
@@ -53,7 +53,7 @@ class RequestEdits:
         Args:
             api: The name of the request's API.
             body: The body.
-            is_lead: Whether the lead agent sends it, whose system prompt is edited.
+            is_lead: Whether the lead agent sends it; only the lead agent's system prompt is edited.
 
         Raises:
             InputError: The body is not a JSON object.
@@ -90,7 +90,7 @@ class RequestEdits:
 
 
 def _system_place(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
-    """The object and the key that hold the system prompt, or None without one."""
+    """The object and the key of the system prompt, or None without a system prompt."""
     top = _PROMPT_FIELDS.get(api)
     if top is not None and request.get(top):
         return request, top

@@ -2,13 +2,13 @@
 
 It speaks the APIs of `oteval.reconstruct.apis` (chat completions, responses and others) at any path
 prefix, as JSON and as streams. With several sessions, a request belongs to the session that its
-path names (``/sessions/ID/v1/...``), else to the first one that expects it. ``/sessions/ID/mcp``
-and ``/mcp`` answer recorded tools, where the package `mcp` is installed.
+path names (``/sessions/ID/v1/...``), else to the first session that expects it.
+``/sessions/ID/mcp`` and ``/mcp`` answer recorded tools, where the package `mcp` is installed.
 
-Recordings hold the texts of users. Without a token, only programs of this machine are answered, not
-pages in browsers; see `oteval.base.web_guard`.
+Recordings contain the texts of users. Without a token, only programs of this machine are answered,
+but not pages in browsers; see `oteval.base.web_guard`.
 
-A request that the recording does not have gets an HTTP error after which clients do not try again.
+If the recording does not have a request, the answer is an HTTP error that clients do not retry.
 Errors of the transport that were recorded have no HTTP form: a timeout is answered 504, others 502.
 """
 
@@ -65,9 +65,9 @@ class ReplayServer:
 
         Args:
             players: The players, by the id of their session.
-            host: The address to listen on; without a token, one of this machine's loopback.
+            host: The address to listen on; without a token, a loopback address of this machine.
             port: The port; 0 for any free one.
-            is_timed: Whether chunks of a stream come at their recorded times.
+            is_timed: Whether chunks of a stream are sent at their recorded times.
             token: The API key or bearer token that clients must send; "" for none.
 
         Raises:
@@ -148,7 +148,7 @@ class ReplayServer:
         """The result of each session's replay.
 
         Args:
-            is_complete: Whether the agents ran to their end: then calls they did not make are
+            is_complete: Whether the agents ran to their end. Then calls that they did not make are
                 divergences.
         """
         return [player.finish(is_complete=is_complete) for player in self._players.values()]
@@ -167,7 +167,7 @@ class ReplayServer:
         path, query = request.url.path, request.url.query
         http_request = HttpRequest(
             method=request.method,
-            # The address is this endpoint's, not the one that the agent would ask.
+            # The address is this endpoint's, not the address that the agent would call.
             url=f"{path}?{query}" if query else path,
             headers={key.lower(): value for key, value in request.headers.items()},
             body=body,
@@ -179,7 +179,7 @@ class ReplayServer:
             return JSONResponse({"error": {"message": message, "code": "no_session"}}, 404)
         player = self._players[session] if session else self._player_of(http_request)
         try:
-            # Comparing long histories takes a while, in which other requests are answered.
+            # Comparing long histories takes a while; other requests are answered meanwhile.
             answer = await asyncio.to_thread(player.answer, http_request)
         except ReplayDiverged:
             answer = refusal(player.divergences[0])
@@ -216,7 +216,7 @@ class ReplayServer:
 
 @contextmanager
 def signals_end_the_server() -> Iterator[None]:
-    """Have signals end the server only: uvicorn raises them again for the process afterwards."""
+    """Let signals end only the server; otherwise, uvicorn raises them again for the process."""
     before = {
         number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)
     }
@@ -232,11 +232,12 @@ async def _healthz(_request: Request) -> Response:
 
 
 def client_environment(url: str, environment: Mapping[str, str], token: str = "") -> dict[str, str]:
-    """The environment variables by which the usual clients find the endpoint.
+    """The environment variables that lead the usual clients to the endpoint.
 
     Args:
         url: The address of the endpoint.
-        environment: The present environment: its keys are kept, since they are never sent on.
+        environment: The present environment: its keys are kept, because the endpoint never forwards
+            them.
         token: The token of the endpoint, which becomes the key; "" for none.
     """
     variables: dict[str, Any] = {

@@ -3,12 +3,12 @@
     with oteval.replay("4f2a91c0") as replay:
         agent.ask("Refund order 17")
 
-Inside the block, the HTTP requests of httpx, httpx2 and requests are answered from the recording,
-tools too where they can be intercepted, and the network is blocked. At its end `ReplayDiverged` is
-raised if the agent did anything other than the recording shows, even if the agent hid the error.
+Inside the block, the recording answers the HTTP requests of httpx, httpx2 and requests, and tools
+that can be intercepted. The network is blocked. At its end `ReplayDiverged` is raised if the agent
+did anything other than the recording shows, even if the agent hid the error.
 
-Several replays can run at the same time in threads or tasks: each belongs to the context in which
-it was opened. In one context they cannot be nested.
+Several replays can run at the same time in threads or tasks: each belongs to the context that
+opened it. They cannot be nested in one context.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["ReplaySession", "replay"]
 
 DEFAULT_DATABASE = "oteval.duckdb"
-# Seconds that the end of a block waits for threads that began in it, and how often it looks.
+# Seconds that the end of a block waits for its threads, and seconds between two checks.
 _PATIENCE, _MOMENT = 5.0, 0.01
 
 
@@ -67,7 +67,7 @@ class ReplaySession:
     Attributes:
         recording: The recording.
         player: The player, which answers from the recording.
-        gate: Decides whether the tools can run that an answer asks for.
+        gate: Decides whether the tools that an answer requests can run.
         answers: The answers of agents, which are compared with the recorded ones.
     """
 
@@ -89,7 +89,8 @@ class ReplaySession:
     ) -> None:
         """Prepare a replay; see `replay` for the arguments.
 
-        With `is_import`, modules are imported in it, whose threads belong to later replays.
+        With `is_import`, modules are imported in the replay, and their threads belong to later
+        replays.
         """
         if timing not in ("none", "recorded"):
             raise ConfigError(f"timing={timing!r}: choose none or recorded")
@@ -141,18 +142,18 @@ class ReplaySession:
     def tool_calls(self) -> list[ToolExecution]:
         """The tools that the agent has run, in order: names and arguments.
 
-        Tools that overlapped in the recording are in its order.
+        Tools that overlapped in the recording are in the order of the recording.
         """
         return list(self.result.executed)
 
     @property
     def messages(self) -> list[Message]:
-        """The messages that the agent and its models exchanged, each once, without instructions."""
+        """The messages between the agent and its models, each once, without instructions."""
         return list(conversation_of(self.player.conversation))
 
     @property
     def answer(self) -> str:
-        """The model's last answer that asks for no tools; "" if there is none yet."""
+        """The model's last answer that requests no tools; "" if there is none yet."""
         return last_answer(self.player.conversation)
 
     @property
@@ -195,7 +196,7 @@ class ReplaySession:
         self._was_entered = True
         with ExitStack() as undo:
             self._begin(undo)
-            # Before the agent begins: it may call a tool for which no model has asked.
+            # Before the agent begins: it may call a tool that no model has requested.
             self.player.take_over_all()
             self._undo = undo.pop_all()
         return self
@@ -215,7 +216,7 @@ class ReplaySession:
         undo.enter_context(tools_answered(self._open, self.answers))
         undo.enter_context(opened(self._open))
         player = self.player
-        # A module may call a tool that it defines before a model has asked for it.
+        # A module may call a tool that it defines before a model has requested it.
         watch = ModuleWatch(player.may_define_tool, lambda _module: player.take_over_all())
         watch.install()
         undo.callback(watch.remove)
@@ -226,7 +227,7 @@ class ReplaySession:
         self._older_tasks = _tasks()
 
     def settle(self, seconds: float | None = None) -> None:
-        """End as a process does: run the exit functions, and wait for the threads.
+        """End like a process: run the exit functions, and wait for the threads.
 
         Args:
             seconds: The time limit for the threads; None for none.
@@ -236,7 +237,7 @@ class ReplaySession:
             atexit.unregister(function)
             try:
                 function()
-            except ReplayDiverged:  # which the player has noted
+            except ReplayDiverged:  # the player has noted it
                 continue
             except Exception:
                 traceback.print_exc()
@@ -284,7 +285,7 @@ class ReplaySession:
         )
 
     def keep(self, folder: Path) -> None:
-        """Write files for the parent process, into a folder; the result needs none."""
+        """Write files for the parent process into a folder; the result itself needs no files."""
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -296,7 +297,7 @@ class ReplaySession:
         traceback: TracebackType | None,
     ) -> None:
         work, waited = self._open.work, 0.0
-        # The event loop goes on meanwhile: a thread may wait for it.
+        # The event loop continues meanwhile: a thread may wait for it.
         while error is None and work.is_waited_for and waited < _PATIENCE:
             await asyncio.sleep(_MOMENT)
             waited += _MOMENT
@@ -358,11 +359,12 @@ def replay(
         store: An open store that has it.
         recording: A recording, or the path of a saved one, instead of a session.
         miss: The answer to a request that the recording does not have: ``strict`` raises
-            `ReplayDiverged`, ``error`` answers with an error, ``ordinal`` gives the recorded
-            answer nevertheless, ``fork`` goes on for real.
+            `ReplayDiverged`, ``error`` answers with an error, ``ordinal`` returns the recorded
+            answer nevertheless, ``fork`` continues for real.
         tools: ``recorded`` to answer tools from the recording, ``run`` to run them. A mapping
-            answers them, and names their functions as ``module:function`` by the tool's name. That
-            is needed only where a tool has another name than its function, or several fit.
+            answers them as well, and names their functions as ``module:function`` by the tool's
+            name. A mapping is needed only if a tool and its function have different names, or
+            several functions match.
         normalize: Patterns of text that varies in every run; it is ignored in comparisons.
         freeze: Sources to freeze: ``clock``, ``random``, ``uuid``.
         allow: Network addresses that the agent may reach, as ``host:port`` or ``host``.
@@ -370,8 +372,8 @@ def replay(
         allow_live: Permission to send requests for real, which ``fork`` needs.
         capture: Whether to capture the spans of the replayed run, if the process is instrumented.
         run_tools: The names of tools that run for real.
-        allow_processes: The names of programs that the agent may start. They are not guarded,
-            so that such a replay never passes.
+        allow_processes: The names of programs that the agent may start. They are not guarded, so
+            such a replay never passes.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -400,7 +402,7 @@ def _recording_of(
     store: Store | None,
     recording: str | Path | Recording | None,
 ) -> Recording:
-    """The recording that the arguments of `replay` mean."""
+    """The recording that the arguments of `replay` select."""
     if isinstance(session, Recording):
         return session
     if isinstance(recording, Recording):

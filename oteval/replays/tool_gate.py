@@ -1,15 +1,15 @@
-"""The gate of a replay: an answer that asks for a tool is given only if that tool cannot run.
+"""The gate of a replay: an answer that requests a tool is returned only if the tool cannot run.
 
-A recorded answer that asks for ``refund`` makes the agent refund. So the gate first finds out who
-would run it, in this order:
+A recorded answer that requests ``refund`` makes the agent refund. So the gate first determines who
+would run the tool, in this order:
 
 1. The user lets it run (``--run-tool refund``, ``--tools run``).
 2. The user has named its function (``--tool refund=shop:do_refund``).
-3. An interceptor has it: `@oteval.tool`, or the tools of a framework.
-4. Exactly one function of the agent's own code is that of the tool.
+3. An interceptor answers it: `@oteval.tool`, or the tools of a framework.
+4. Exactly one function of the agent's own code belongs to the tool.
 
-The functions of 2 and 4 are taken over. Otherwise the replay stops before the answer is given, and
-says which functions it found, and which option to add.
+The functions of 2 and 4 are taken over. Otherwise the replay stops before the answer is returned,
+and names the functions that it found and the option to add.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from .function_results import give_result
 __all__ = ["Interceptors", "ToolGate", "tool_functions"]
 
 Interceptors = Callable[[Collection[str]], Mapping[str, str]]
-"""The descriptions of the interceptors of tools, by the names of those that have one."""
+"""Returns the descriptions of tools' interceptors, by the names of the intercepted tools."""
 
 
 class ToolGate:
-    """Decides whether the tools that a model asks for can run.
+    """Decides whether the tools that a model requests can run.
 
     Args:
-        interceptors: Tells which tools are intercepted in this process.
+        interceptors: Returns the tools that are intercepted in this process.
         run_tools: The tools that the user lets run.
         functions: The functions that the user has named, by tool, as ``module:function``.
         runs_all: Whether all tools may run.
 
     Attributes:
-        tools: How each tool is answered that was asked for, such as ``shop.py:41, answered``.
+        tools: How each requested tool is answered, such as ``shop.py:41, answered``.
 
     Raises:
         ConfigError: A function that the user has named does not exist.
@@ -79,11 +79,11 @@ class ToolGate:
         self.tools: dict[str, str] = {}
 
     def expect_arguments(self, names: Iterable[str]) -> None:
-        """Say which tools are called with arguments: no function without parameters runs one."""
+        """Set the tools that are called with arguments: they need a function with parameters."""
         self._with_arguments = frozenset(names)
 
     def expect_functions(self, functions: Mapping[str, str]) -> None:
-        """Say which functions ran the tools in the recording, as ``module:function`` by tool."""
+        """Set the functions that ran the tools in the recording, as ``module:function`` by tool."""
         self._recorded_functions = dict(functions)
 
     def runs(self, name: str) -> bool:
@@ -91,12 +91,12 @@ class ToolGate:
         return self._runs_all or name in self._run_tools
 
     def open_to(self, names: Iterable[str], *, is_asked: bool = True) -> str:
-        """Take over the tools that an answer asks for; the problem with one of them, or "".
+        """Take over the tools that an answer requests; return a problem, or "".
 
         Args:
             names: The names of the tools.
-            is_asked: Whether an answer asks for them now. Before that, the agent may not have
-                imported or run the module with a function.
+            is_asked: Whether an answer requests them now. Before an answer does, the agent may not
+                have imported or run the module with a function.
         """
         with self._lock:
             unknown = [name for name in dict.fromkeys(names) if name not in self.tools]
@@ -115,15 +115,15 @@ class ToolGate:
             return next(filter(None, problems), "")
 
     def is_taken_over(self, name: str) -> bool:
-        """Whether a function of the agent's own code is answered for a tool."""
+        """Whether a function of the agent's own code was taken over for a tool."""
         return name in self._taken_names
 
     def tool_of(self, code: CodeType) -> str:
-        """The tool whose answered function is this code, or ""."""
+        """The tool that this code was taken over for, or ""."""
         return next((name for function in self._taken if (name := function.tool_of(code))), "")
 
     def definition_in(self, code: CodeType) -> str:
-        """The problem of code that defines a function again that was taken over; else "".
+        """The problem if code defines a function again that was taken over; else "".
 
         Args:
             code: The code of a module, or of an ``exec``.
@@ -140,7 +140,7 @@ class ToolGate:
         return ""
 
     def close(self) -> None:
-        """Give the functions that were taken over their own code back."""
+        """Restore the code of the functions that were taken over."""
         with self._lock:
             functions, self._taken = self._taken, []
             for function in functions:
@@ -164,7 +164,7 @@ class ToolGate:
                 and (function.takes_arguments or name not in self._with_arguments)
             ]
             candidates = self._as_recorded(name, candidates, is_asked=is_asked)
-            # Functions that are yet to be made are taken over beside the one that exists.
+            # Functions that do not exist yet are taken over in addition to the existing function.
             existing = [function for function in candidates if function.instances]
             if len(candidates) == 1 or len(existing) == 1:
                 problems += [self._take(name, function) for function in candidates]
@@ -186,15 +186,15 @@ class ToolGate:
         same = [function for function in candidates if function.path == path]
         if same or not is_asked:
             return same
-        if candidates:  # as of a program in another file: importing the recorded one would run it
+        if candidates:  # such as in another program: an import of the recorded one runs it
             return candidates
-        try:  # its module may be imported only when the tool is called
+        try:  # its module may be imported only for the call
             return [named_function(path)]
         except ConfigError:
             return candidates
 
     def _take(self, name: str, function: ToolFunction) -> str:
-        """Take a function over for a tool, and return why that is not possible, or ""."""
+        """Take over a function for a tool; return the reason if that is not possible, else ""."""
         if function.problem:
             return f"the model asks for {name}, and {function.problem}"
         self._taken.append(_TakenFunction.shared(function, name))
@@ -223,13 +223,13 @@ class _TakenFunction:
         self._undo.callback(function.take_over(self._answer))
 
     def tool_of(self, code: CodeType) -> str:
-        """The tool that a code runs, if it is that of the function; otherwise ""."""
+        """The tool that a code runs, if it is the code of the function; otherwise ""."""
         is_same = self._key == (code.co_filename, code.co_firstlineno, code.co_qualname)
         return next(iter(self._names), "") if is_same else ""
 
     @classmethod
     def shared(cls, function: ToolFunction, name: str) -> _TakenFunction:
-        """Take a function over for a tool; one that is taken over already is used again."""
+        """Take over a function for a tool, or use it again if it was taken over before."""
         with cls._lock:
             shared_function = cls._all.get(function.key)
             if shared_function is None:
@@ -240,7 +240,7 @@ class _TakenFunction:
             return shared_function
 
     def release(self) -> None:
-        """Give the function its own code back if no other replay needs it."""
+        """Restore the code of the function if no other replay needs it."""
         with self._lock:
             self._uses -= 1
             if not self._uses:
@@ -254,14 +254,15 @@ class _TakenFunction:
             return RUN
         name, plain = self._tool_call(hook, arguments)
         if not hook.has_asked_for(name) and not hook.expects(name, plain):
-            # The agent's code calls it by itself, maybe as in the recording, which does not say so.
+            # The agent's code calls the function itself. The recording does not show such calls,
+            # even if the recorded agent made them.
             hook.refuse_unasked(name)
             return RUN
         answer: ToolAnswer | None = hook.answer(name, plain)
         return RUN if answer is None else give_result(answer, function)
 
     def _tool_call(self, hook: Any, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The tool and the arguments that a call of the function stands for.
+        """The tool and the arguments of a call of the function.
 
         Args:
             hook: The hook of a replay, see `oteval.replays.tool_hook`.
@@ -278,9 +279,9 @@ class _TakenFunction:
 
 
 def _data_type(name: str) -> str:
-    """The path of a class of that name with data only, or "".
+    """The path of a class of that name that contains only data, or "".
 
-    A model that is asked for structured output calls such a class as if it were a tool.
+    If structured output is requested, a model calls such a class as if it were a tool.
     """
     pydantic = sys.modules.get("pydantic")
     if pydantic is None:
@@ -296,7 +297,7 @@ def _data_type(name: str) -> str:
 
 
 def _refusal(name: str, candidates: Collection[ToolFunction]) -> str:
-    """The message that a tool cannot be answered, with the option to add."""
+    """The message for a tool that cannot be answered, with the option to add."""
     if not candidates:
         return (
             f"the model asks for {name}, and no function of the agent's code has that name: name "

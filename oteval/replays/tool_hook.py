@@ -1,7 +1,7 @@
-"""The tool hook of a replay: gives the recorded answers of tools, and notes those of agents.
+"""The tool hook of a replay: returns recorded answers of tools, and notes answers of agents.
 
 A framework's interceptor, a decorated tool or a function that was taken over asks the hook of its
-context before a tool runs (`oteval.record.hooks`). Threads and tasks that outlive the replay get a
+context before a tool runs (`oteval.record.hooks`). Threads and tasks that outlive the replay have a
 hook that refuses all calls.
 """
 
@@ -38,12 +38,13 @@ class ReplayToolHook:
         self._answers.ended(end)
 
     def answer(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer | None:
-        """Give the recorded answer of a call; None runs the tool."""
+        """Return the recorded answer of a call; None runs the tool."""
         call = self._player.answer_tool(name, arguments)
         if call is None:
             return None
         if call.function and not self._player.answers_function(name):
-            # A framework runs the tool; the values that its own function returned are not for it.
+            # A framework runs the tool; it does not need the values that the function itself
+            # returned.
             call = replace(call, own_result=None, returned=None, raised=None)
         try:
             return reported_answer(call) or typed_answer(call) or _tool_answer(call)
@@ -55,15 +56,15 @@ class ReplayToolHook:
             return ToolAnswer(error=noted.summary, raised=RuntimeError(noted.summary))
 
     def expects(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a tool is to be called with these arguments."""
+        """Whether a call of a tool with these arguments is expected."""
         return self._player.expects_tool(name, arguments)
 
     def has_asked_for(self, name: str) -> bool:
-        """Whether an answer has asked for a tool."""
+        """Whether an answer has requested a tool."""
         return self._player.has_asked_for(name)
 
     def refuse_unasked(self, name: str) -> None:
-        """Stop the replay before a tool runs that no answer has asked for."""
+        """Stop the replay before a tool runs that no answer has requested."""
         self._player.refuse_unasked(name)
 
     def observe(

@@ -3,13 +3,13 @@
 A call is answered by the first rung that has a result:
 
 1. **exact**: the same tool with the same arguments.
-2. **normalized**: the arguments are equal but for upper and lower case, blanks, the form of
-   numbers, matches of the given patterns, and recorded text that was redacted.
+2. **normalized**: the arguments differ only in upper and lower case, blanks, the form of numbers,
+   matches of the given patterns, and recorded text that was redacted.
 3. **policy**: by the policy. ``nearest`` takes the recorded call of the same tool with the most
    similar arguments; ``error`` answers with an error.
 
-Of several equal calls, each gets the next recorded result, so that an agent that polls sees the
-recorded states. Further calls get the last one again.
+Each of several equal calls receives the next recorded result, so that an agent that polls sees the
+recorded states. Further calls receive the last result again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ToolLadder:
         """Take the recorded executions.
 
         Args:
-            calls: The executions, in order; those without a known result are left out.
+            calls: The executions, in order; executions without a known result are left out.
             policy: The last rung.
             normalize: Patterns of text that is ignored in arguments.
 
@@ -152,11 +152,12 @@ class Coverage:
         exact: Tool calls with a recorded result of equal arguments.
         normalized: Tool calls with a result of arguments that differ only in their form.
         policy: Tool calls with the result of the most similar recorded call.
-        missing: Tool calls without a recorded result; the agent got an error.
-        ran: Tool calls that the replay could not intercept, so that the tools ran.
+        missing: Tool calls without a recorded result; the agent received an error.
+        ran: Tool calls that the replay could not intercept, so the tools ran.
         served: HTTP requests besides model calls that the recording answered.
         blocked: Requests and connections that were refused, one line each.
-        approximate: Model requests answered although the answering recording has another request.
+        approximate: Model requests that were answered although the answering recording has another
+            request.
     """
 
     exact: int = 0
@@ -175,7 +176,7 @@ class Coverage:
 
     @property
     def is_full(self) -> bool:
-        """Whether the recording has a result for everything that the agent asked for."""
+        """Whether the recording has a result for every call and request of the agent."""
         return not (self.policy or self.missing or self.blocked)
 
     @property

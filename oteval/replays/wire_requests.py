@@ -5,7 +5,7 @@ Everything is compared: every field, the order of lists, roles and the form of c
 `oteval.record.wire.request_headers` and these lines list the parts that may differ:
 
 - a port of this machine that the system chose (from 32768 on);
-- user and password in the URL, and parameters of the query that are named like secrets;
+- user and password in the URL, and parameters of the query that have names of secrets;
 - the order of the parameters of the query;
 - the order of keys in JSON, also in texts that are JSON themselves, such as arguments;
 - ``null`` in place of a missing field;
@@ -92,7 +92,7 @@ def wire_differences(
 def header_differences(
     recorded: HttpRequest, actual: HttpRequest, normalize: Sequence[Pattern] = ()
 ) -> Iterator[Divergence]:
-    """Yield the headers in which an actual request differs from a recorded one.
+    """Yield the headers that differ between an actual request and a recorded one.
 
     Args:
         recorded: The recorded request.
@@ -118,7 +118,7 @@ def _is_same_value(
         return after is not None and after != f"{name}: {actual}"
     if is_same_header(recorded, actual) or is_same_text(before, after):
         return True
-    # Of a value that a pattern hides, the recording has no more than a checksum.
+    # If a pattern hides a value, the recording has only a checksum of the value.
     return is_checksum(recorded) and after != f"{name}: {actual}"
 
 
@@ -156,15 +156,15 @@ def _address_parts(url: str) -> dict[str, str]:
 
 
 def plain_address(url: str) -> str:
-    """Strip a URL of its user, its fragment and a port that says nothing.
+    """Remove the user, the fragment and an insignificant port from a URL.
 
-    Such a port is the default one, or one of this machine that the system chose.
+    Such a port is the default port, or a port of this machine that the system chose.
     """
     url = _USER.sub("", url)
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").rstrip("."), parts.port
-    except ValueError:  # such as a host that was replaced by text in brackets
+    except ValueError:  # such as a host that is text in brackets now
         return url
     is_chosen = port is not None and port >= _FIRST_FREE_PORT and _is_loopback(host)
     address = f"[{host}]" if ":" in host else host
@@ -227,7 +227,7 @@ def _first_difference(
 
 
 class _CallOrder:
-    """Finds the place of each call by its id, so that results are compared with their equals."""
+    """Finds the place of each call by its id, so that results of the same call are compared."""
 
     def __init__(self, body: Any) -> None:
         self._places: dict[str, int] = {}
@@ -291,7 +291,7 @@ class _Comparison:
             yield from self.differences(item, actual_item, f"{path}[{index}]")
 
     def _is_same(self, recorded: Any, actual: Any) -> bool:
-        """Whether values are equal without variable parts, or as the JSON that they are."""
+        """Whether values are equal without variable parts, or as parsed JSON."""
         if isinstance(recorded, (dict, list)):
             if not self._normalize or type(recorded) is not type(actual):
                 return False
@@ -318,7 +318,7 @@ def _is_in_messages(path: str) -> bool:
 
 
 def _ordered(items: list[Any], order: _CallOrder) -> Iterator[Any]:
-    """Yield the items of a list; results that follow each other are in the order of their calls."""
+    """Yield the items of a list; adjacent results are in the order of their calls."""
     for is_result, group in groupby(items, lambda item: _result(item) is not None):
         run = list(group)
         yield from order.sorted(run) if is_result else run
@@ -359,7 +359,7 @@ def _call_ids(value: Any) -> Iterator[str]:
 
 
 def _parsed(text: str) -> Any:
-    """The JSON object or list that a text is, or None."""
+    """The JSON object or list in a text, or None."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:

@@ -62,7 +62,7 @@ class InterceptedCall:
 
     @contextmanager
     def observed(self) -> Iterator[Callable[[Any], None]]:
-        """Report the tool that runs in a block; the block passes its result on."""
+        """Report the tool that runs in a block; the block passes the tool's result."""
         results: list[Any] = []
         token = _running.set((self.name, self.arguments))
         # A tool may run another agent, which names its tools itself.

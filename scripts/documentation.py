@@ -1,4 +1,4 @@
-"""The pages of the documentation: which there are, their links, headings and blocks of code."""
+"""The pages of the documentation: their list, links, headings and blocks of code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import unquote
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "decisions"
-# The pages beside docs/ that the site has too.
+# The pages outside docs/ that are also on the site.
 _OTHERS = (
     "README.md",
     "CHANGELOG.md",
@@ -31,7 +31,7 @@ GUIDES = [
     for page in PAGES
     if page == ROOT / "README.md" or (DOCS in page.parents and page.parent != DECISIONS)
 ]
-"""The pages whose examples are tested: all but decisions, and those that have other tests."""
+"""The pages whose examples are tested: all except decisions and pages with other tests."""
 
 _FENCE = re.compile(r"^( *)```(\w*).*?\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`|^ {4}.*$", re.MULTILINE)  # within a line, or an indented block
@@ -62,9 +62,9 @@ def _leaves(entry: Any) -> Iterator[str]:
 
 
 def outside_navigation() -> set[str]:
-    """Return the pages that the navigation lacks, has twice, or has though they are not there.
+    """Return the pages that the navigation lacks, has twice, or has although they do not exist.
 
-    Decisions have a page of contents, which is in the navigation in their place.
+    The navigation has the page of contents of the decisions instead of the decisions.
     """
     names = Counter(navigation())
     expected = {name_of(page) for page in PAGES if page.parent != DECISIONS}
@@ -80,7 +80,7 @@ def blocks(page: Path, *languages: str) -> Iterator[str]:
 
 
 def links(page: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the file and the anchor to which each relative link of a page leads."""
+    """Yield the target file and the anchor of each relative link of a page."""
     text = _CODE.sub("", _FENCE.sub("", page.read_text("utf-8")))
     for link in _LINK.findall(text):
         if not re.match(r"[a-z]+:", link):

@@ -1,9 +1,9 @@
-"""What a newcomer does in the first hour, with an environment that holds only oteval.
+"""The first hour of a newcomer, in an environment that contains only oteval.
 
     python scripts/first_hour.py ENVIRONMENT FOLDER
 
-An agent is run and instrumented, its traces are loaded and scored, and the pages and the server
-start, in a folder that is made anew. It ends with an error at the first step that does not work.
+It runs and instruments an agent, loads and scores its traces, and starts the pages and the server,
+in a new folder. It ends with an error at the first step that fails.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FirstHour:
         (folder / "oteval.yaml").write_text(_CONFIG)
 
     def run(self, command: str, expected: str = "") -> None:
-        """Run a command; its output must have a text."""
+        """Run a command; its output must contain a text."""
         print(f"$ {command}", flush=True)
         done = subprocess.run(  # noqa: S603
             command.split(),

@@ -1,8 +1,8 @@
 """Installs an environment for each framework of `tests/replays/framework_agents`, with uv.
 
-Frameworks disagree about the versions of their dependencies, so that each needs its own. Run it as
-``python -m scripts.framework_environments FOLDER``. A framework that cannot be installed is left
-out, with a line that says so; its tests are skipped.
+Frameworks need different versions of their dependencies, so each needs its own environment. Run it
+as ``python -m scripts.framework_environments FOLDER``. A framework that cannot be installed is left
+out and named in a line; its tests are skipped.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m scripts.house_figures [--names] [--json]
 
 Lines are code lines: without blanks, comments and docstrings. A *binding* is an assignment, a loop
-variable or an argument; a *generic* one says that there is a value, but not which (`GENERIC`).
-Classes are *permuted* when their names have the same nouns in another order or number.
+variable or an argument; a *generic* name does not show which value it is (`GENERIC`). Classes are
+*permuted* when their names have the same nouns in another order or number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Check the rules of the house that no linter knows: names, small modules, docstrings, English.
+"""Check the rules of the house that linters lack: names, small modules, docstrings, English.
 
     python -m scripts.house_rules [PATH ...]
 
@@ -9,7 +9,8 @@ It lists, for the package and its pages:
 - modules under 40 lines, and modules named by a gerund,
 - docstrings that repeat another function's,
 - imports by string, which the import contracts cannot see,
-- imports of a module inside another room: a room's `__init__` names what other rooms may use,
+- imports of a module inside another room: a room's `__init__` has the names that other rooms may
+  use,
 - sentences with patterns that make a reader stop (`PATTERNS`).
 
 Exceptions are in `house_rules.toml` beside this file, each with its reason; unused exceptions are
@@ -92,7 +93,7 @@ def modules() -> dict[Path, ast.Module]:
 
 
 def repeated_classes(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
-    """Yield classes whose name another class has."""
+    """Yield classes with the name of another class."""
     places: dict[str, list[tuple[Path, int]]] = defaultdict(list)
     for path, tree in trees.items():
         for node in ast.walk(tree):
@@ -136,7 +137,7 @@ def misshapen_modules(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
 
 
 def repeated_docstrings(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
-    """Yield functions whose docstring another function has; a method may repeat the overridden."""
+    """Yield functions with equal docstrings; a method may repeat the overridden method's."""
     parents: dict[str, set[str]] = {}
     places: dict[str, list[tuple[Path, str, ast.FunctionDef | ast.AsyncFunctionDef]]]
     places = defaultdict(list)

@@ -1,7 +1,7 @@
-"""Writes docs/reference/api.md, the public names of oteval, from their docstrings; a test holds it.
+"""Writes docs/reference/api.md, oteval's public names, from their docstrings; a test checks it.
 
-The names and their order are those of ``oteval/__init__.pyi``. Run it as
-``python -m scripts.make_api_docs``.
+The names and their order come from ``oteval/__init__.pyi``. Run it as ``python -m
+scripts.make_api_docs``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INTRODUCTION = """# Python
 Every public name of `oteval`. Type checkers know the types from the package itself; `help(name)`
 prints the same text.
 """
-# What the packages that define the names are about, in the order of the page.
+# The topics of the packages that define the names, in the order of the page.
 _TOPICS = {
     "evaluators": "Evaluators",
     "scoring": "Scoring and experiments",
@@ -82,7 +82,7 @@ def _entry(name: str) -> str:
 
 
 def _has_own_constructor(value: Any) -> bool:
-    # Those of exceptions and typed dictionaries say nothing.
+    # The constructors of exceptions and typed dictionaries are not informative.
     is_plain = inspect.isclass(value) and not issubclass(value, (BaseException, dict))
     return is_plain and not getattr(value, "_is_protocol", False) and value is not oteval.Config
 

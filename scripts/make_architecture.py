@@ -35,7 +35,7 @@ def top_level() -> set[str]:
 
 
 def imports_of(room: str) -> list[str]:
-    """The rooms that a room imports, at any place."""
+    """The rooms that a room imports in any of its modules."""
     graph = _graph()
     root = f"oteval.{room}"
     rooms = set()

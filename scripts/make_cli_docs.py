@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 
 
 def commands(command: click.Command, path: str) -> list[tuple[str, click.Command]]:
-    """Return a command and all below it, with the words one types."""
+    """Return a command and all its subcommands, with the words that a user types."""
     found = [(path, command)]
     if isinstance(command, click.Group):
         context = click.Context(command)

@@ -1,4 +1,4 @@
-"""Writes docs/reference/configuration.md, every key of oteval.yaml; a test holds it current.
+"""Writes docs/reference/configuration.md, every key of oteval.yaml; a test keeps it current.
 
 The keys come from the JSON schema of the file, and the options of an evaluator from its class. Run
 it as ``python -m scripts.make_config_docs``.
@@ -43,7 +43,7 @@ _GUIDES = {
     "python": "[Functions of yours](../how-to/scoring.md#functions-of-yours)",
     "trajectory_match": "[Matching](../how-to/matching.md)",
 }
-# The parts of the file that are objects, with the keys at which they stand.
+# The parts of the file that are objects, with their keys.
 _PARTS = {
     "Where": "where",
     "StoredReference": "reference: a stored run",
@@ -128,7 +128,7 @@ def _keys(schema: Mapping[str, Any], head: str) -> str:
 
 
 def _common_keys(schema: Mapping[str, Any]) -> str:
-    # Every type has them; those of `cost` are as good as any.
+    # Every type has these keys; they are read from `cost`.
     settings = schema["$defs"]["Cost"]
     kind = {"type": {"description": "One of the sections below.", "type": "string"}}
     rest = {key: settings["properties"][key] for key in ("where", "sample", "scope")}
@@ -197,7 +197,7 @@ def _text(description: str) -> str:
 
 
 def _form(schema: Mapping[str, Any]) -> str:
-    """Return how the values of a part of the JSON schema are called."""
+    """Return the name of the values of a part of the JSON schema."""
     forms = list(dict.fromkeys(filter(None, _forms(schema))))
     return "duration" if forms == ["number", "text"] else " or ".join(forms)
 
@@ -230,7 +230,7 @@ def _link(name: str) -> str:
 
 
 def _values(form: Any) -> str:
-    """Return how the values of a type are called."""
+    """Return the name of the values of a type."""
     if form in _NAMES:
         return _NAMES[form]
     origin, arguments = get_origin(form), get_args(form)

@@ -2,8 +2,8 @@
 
     python scripts/make_demo.py
 
-Each trace answers the same request. Two are right, one of them with its look-ups in parallel; one
-refunds the wrong amount; one skips the policy; one was recorded without content.
+Each trace answers the same request. Two traces are right, one of them with look-ups in parallel.
+One trace refunds the wrong amount, one skips the policy, and one was recorded without content.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Writer:
     def span(
         self, name: str, start_ms: int, end_ms: int, attributes: dict[str, Any], root: bool = False
     ) -> None:
-        """Add a span below the root, or the root itself; times count from the trace's start."""
+        """Add a span below the root, or the root itself; times are relative to the trace."""
         number = 0 if root else len(self.spans) + 1
         values = [{"key": key, "value": value_of(value)} for key, value in attributes.items()]
         self.spans.append(
@@ -77,7 +77,7 @@ def value_of(value: Any) -> dict[str, Any]:
 
 
 class Timeline:
-    """Plays a conversation: each step is a model call that asks for calls, which then run."""
+    """Plays a conversation: each step is a model call that requests tool calls, which then run."""
 
     def __init__(self, steps: list[list[Call]], answer: str) -> None:
         self.steps, self.answer = steps, answer
@@ -87,7 +87,7 @@ class Timeline:
         model: Callable[[list[Any], Any, int], None],
         tool: Callable[[str, Call, int, int], None],
     ) -> int:
-        """Call `model` and `tool` for every span; returns when all is over (ms)."""
+        """Call `model` and `tool` for every span; return the time of the end (ms)."""
         history: list[Any] = [("system", SYSTEM), ("user", ASKED)]
         at = 10
         for number, calls in enumerate(self.steps):

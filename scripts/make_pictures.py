@@ -31,7 +31,7 @@ PICTURES = (
     ("evaluator", "/evaluators/refund-calls?period=all", 760),
     ("experiment", "/experiments/shorter-prompt?baseline=long-prompt", 760),
 )
-# Questions of a dataset, and the refunds that two prompts of an agent lead to.
+# Questions of a dataset, and the refunds of an agent with two different prompts.
 REFUNDS = (
     ("broken headphones", 42.0, 42.0),
     ("late parcel", 0.0, 9.9),
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _add_experiments(database: Path) -> None:
-    """Store two experiments on the same examples, of which the second is worse."""
+    """Store two experiments on the same examples; the second is worse."""
     from oteval import evaluate
     from oteval.store import Store
 
@@ -89,7 +89,7 @@ def _add_experiments(database: Path) -> None:
 
 @contextmanager
 def _pages(folder: Path) -> Iterator[str]:
-    """Serve the pages of the demo, and give the address to open first."""
+    """Serve the pages of the demo, and yield the first address to open."""
     oteval = [sys.executable, "-m", "oteval"]
     demo = [*oteval, "demo", "--dir", str(folder)]
     subprocess.run(demo, check=True, stdout=subprocess.DEVNULL)  # noqa: S603

@@ -1,7 +1,7 @@
-"""Writes the figures of README.md from benchmarks/RESULTS.md; a test holds them current.
+"""Writes the figures of README.md from benchmarks/RESULTS.md; a test keeps them current.
 
-The tables stand between ``<!-- fidelity -->`` or ``<!-- figures -->`` and ``<!-- end -->``. Run it
-as ``python -m scripts.make_readme_figures`` after a section of the results was renewed.
+The tables are between ``<!-- fidelity -->`` or ``<!-- figures -->`` and ``<!-- end -->``. Run it as
+``python -m scripts.make_readme_figures`` after you renew a section of the results.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Writes the table of the tools of frameworks in docs/reference/replay.md; a test holds it current.
+"""Writes the table of the tools of frameworks in docs/reference/replay.md; a test keeps it current.
 
-The outcomes are those that `make test-replay-agents` has found. The table stands between
-``<!-- tools of frameworks -->`` and ``<!-- end -->``. Run it as
-``python -m scripts.make_replay_table``.
+The outcomes come from `make test-replay-agents`. The table is between ``<!-- tools of frameworks
+-->`` and ``<!-- end -->``. Run it as ``python -m scripts.make_replay_table``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Gathers what the site shows in build/site-source, for Zensical; `make site` runs both.
+"""Gathers the sources of the site in build/site-source, for Zensical; `make site` runs both.
 
-The pages keep their paths in the repository, and each file that they link to is beside them, so
-that links work on the site as they do there.
+The pages and the files that they link to keep their paths in the repository, so that links work on
+the site as well.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 ``python scripts/supply_chain.py sbom FILE`` writes a CycloneDX document and checks that it names
 every locked package. ``python scripts/supply_chain.py audit`` asks for advisories. Exit status: 0
-nothing known, or no index of advisories is reachable (said on standard error); 1 an advisory
+nothing known, or no index of advisories is reachable (reported on standard error); 1 an advisory
 applies, or the document is incomplete.
 
-Both run in an environment of their own (`make sbom`, `make audit`).
+Both run in a separate environment (`make sbom`, `make audit`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SECONDS = 300
 
 
 def locked() -> dict[str, str]:
-    """Return the versions of the locked packages by normalised name."""
+    """Return the versions of the locked packages, by normalised name."""
     found = _PACKAGE.findall(LOCK.read_text("utf-8"))
     return {_normal(name): version for name, version in found}
 
@@ -73,7 +73,7 @@ def audit() -> int:
 
 
 def _advisories(service: str) -> dict[str, Any] | None:
-    """Return what a service knows; None where it cannot be reached."""
+    """Return the advisories of a service; None if it cannot be reached."""
     command = [sys.executable, "-m", "pip_audit", "-r", str(LOCK), "--disable-pip", "--no-deps"]
     options = ["--format", "json", "--progress-spinner", "off", "-s", service]
     try:

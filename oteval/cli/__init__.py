@@ -1,8 +1,8 @@
 """The ``oteval`` command. It parses arguments; `oteval.scoring` does the work.
 
 Exit status: 0 all gates passed; 1 a gate or comparison failed; 2 usage, configuration or
-infrastructure error; 3 too little could be evaluated. Results go to standard output, everything
-else to standard error.
+infrastructure error; 3 too little could be evaluated. Results are written to standard output,
+everything else to standard error.
 """
 
 from __future__ import annotations
@@ -59,16 +59,17 @@ def main() -> None:
 def _status(debug: bool) -> int:
     try:
         status = cli.main(standalone_mode=False)
-        # Python has none if the descriptor was closed.
+        # Python has no standard output if the descriptor was closed.
         if sys.stdout is not None:
             sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
-        # Click raises its own exception from that of the command, which may have a text.
+        # Click raises its own exception from the command's exception, which may have a text.
         effect = str(error.__cause__ or error) or "finished work is kept"
         return _fail(f"interrupted; {effect}", _INTERRUPTED)
     except (BrokenPipeError, SystemExit):
-        # The reader, such as `head`, closed the pipe; click turns the first into the second.
+        # The reader, such as `head`, closed the pipe; click turns a BrokenPipeError into a
+        # SystemExit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except click.ClickException as error:
@@ -89,7 +90,7 @@ def _status(debug: bool) -> int:
 def _is_interrupt(error: BaseException | None) -> bool:
     """Return whether an error comes from Ctrl-C.
 
-    DuckDB turns it into a plain `RuntimeError`, and blocks that end then may fail.
+    DuckDB turns it into a plain `RuntimeError`, and blocks that end at that moment may fail.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):

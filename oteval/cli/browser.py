@@ -1,7 +1,7 @@
 """Start a browser with a link that no other user of the machine can read.
 
 Arguments of commands are visible to every user. The browser is therefore started with a file that
-only its owner can read, and whose page leads on to the link.
+only its owner can read; the page in the file leads to the link.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class BrowserStart:
 
 
 def _redirect(link: str) -> Path:
-    """Write a file that leads to a link, which only its owner can read, and return its path."""
-    # mkstemp gives the mode 0600.
+    """Write a file that leads to a link and that only its owner can read; return its path."""
+    # mkstemp creates it with mode 0600.
     try:
         descriptor, name = tempfile.mkstemp(".html", "oteval-view-", _folder())
     except OSError:
@@ -66,8 +66,8 @@ def _redirect(link: str) -> Path:
 
 
 def _folder() -> Path | None:
-    """Return the folder of the file; None for that of temporary files.
+    """Return the folder of the file; None for the folder of temporary files.
 
-    Browsers from snaps can open neither that one nor hidden folders.
+    Browsers from snaps cannot open the folder of temporary files or hidden folders.
     """
     return Path.home() if _SNAPS.is_dir() else None

@@ -1,8 +1,8 @@
 """The commands of ``oteval``: their sections, names and summaries.
 
-Importing all commands takes a second, for DuckDB, Arrow, pydantic, evaluators and the dialects of
-traces. `oteval run` and `oteval doctor` need none of these to start, so commands are imported when
-they are used. A test compares the summaries with the help of the commands.
+Importing all commands takes a second, because of DuckDB, Arrow, pydantic, evaluators and the
+dialects of traces. `oteval run` and `oteval doctor` need none of these to start, so commands are
+imported when they are used. A test compares the summaries with the help of the commands.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["SECTIONS", "CommandGroup", "LazyCommand"]
 
 
 class LazyCommand(click.Command):
-    """Takes the place of a command that is not imported yet, and has its summary for the help.
+    """Takes the place of a command that is not imported yet, and has the summary for the help.
 
     Args:
         name: The name of the command.
         summary: The first sentence of its help.
-        modules: Its module, if that has another name, and further modules with its subcommands.
+        modules: The command's module, if it has another name, and further modules with subcommands.
     """
 
     def __init__(self, name: str, summary: str, *modules: str) -> None:
@@ -41,7 +41,7 @@ class LazyCommand(click.Command):
 class CommandGroup(click.Group):
     """A group that lists its commands in the order of their declaration, with whole summaries.
 
-    A `LazyCommand` is imported when it is used, and not for the list.
+    A `LazyCommand` is imported only when it is used; the list does not import it.
     """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -64,7 +64,7 @@ class CommandGroup(click.Group):
 
 
 class SectionedGroup(CommandGroup):
-    """The group of all commands, whose help fits one screen: a line a command, by section."""
+    """The group of all commands; its help fits one screen: one line per command, by section."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands; the options are in the epilog, in one line."""
@@ -142,4 +142,4 @@ SECTIONS: Mapping[str, Sequence[LazyCommand]] = {
         LazyCommand("audit", "List deletions, and changes made on the pages.", "delete"),
     ),
 }
-"""The commands, in the order in which people meet them."""
+"""The commands, in the order of their first use by people."""

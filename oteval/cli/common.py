@@ -62,14 +62,14 @@ class ProgressCallback(Protocol):
         ...
 
 
-# Traces with spans in several databases that are named.
+# The number of traces with spans in several databases that a warning names.
 _NAMED_SPLITS = 5
 # Tables are limited to this many rows; --json is not.
 TABLE_ROWS = 1000
 # The width of output to a pipe, enough for most tables.
 _PIPED_WIDTH = 200
 DEFAULT_DB = "oteval.duckdb"
-# Problems of a file that are printed one by one.
+# The number of problems of a file that are printed one by one.
 _PROBLEMS = 10
 _RETRY_INTERVAL = 0.05  # seconds
 _TURN_PATIENCE = 5.0  # seconds
@@ -78,20 +78,20 @@ _TURN_PATIENCE = 5.0  # seconds
 def _databases(
     _context: click.Context, _option: click.Parameter, names: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the databases that are named, or in a named folder, each once."""
+    """Return the named databases, and the databases in named folders, each once."""
     path_by_file: dict[tuple[int, int] | str, str] = {}
     for name in names:
         for path in _in_folder(name) if Path(name).is_dir() else [name]:
             try:
                 status = Path(path).stat()
             except OSError:
-                path_by_file[path] = path  # opening it gives the error
+                path_by_file[path] = path  # opening it raises the error
                 continue
             key = status.st_dev, status.st_ino
             if key in path_by_file:
                 warn(f"{path}: the same database as {path_by_file[key]}; it is read once")
                 continue
-            # A server leaves the name of its socket beside the file, not beside a link.
+            # A server writes the name of its socket next to the file, not next to a link.
             path_by_file[key] = str(Path(path).resolve()) if Path(path).is_symlink() else path
     return tuple(path_by_file.values())
 
@@ -123,7 +123,7 @@ def _one_database(context: click.Context, _option: click.Parameter, names: tuple
     return names[0]
 
 
-# As a path, OTEVAL_DB is split at colons, like PATH, and not at spaces.
+# The type is a path, so OTEVAL_DB is split at colons, like PATH, instead of spaces.
 _DATABASE: dict[str, Any] = {
     "type": click.Path(),
     "multiple": True,
@@ -169,14 +169,14 @@ _FILTERS = (
 
 
 def filters(command: Command) -> Command:
-    """Add the filter options to a command, which passes them to `select` as keywords."""
+    """Add the filter options to a command; it passes them to `select` as keywords."""
     for option in reversed(_FILTERS):
         command = option(command)
     return command
 
 
 def filters_except_model(command: Command) -> Command:
-    """Add the filter options but `--model`, which means something else there."""
+    """Add the filter options except `--model`, which has another meaning in the command."""
     for option in reversed(_FILTERS):
         command = command if option is _MODEL_FILTER else option(command)
     return command
@@ -200,7 +200,7 @@ def out() -> Console:
 
 
 def now_ns() -> int:
-    """Return the current time, from which ages are computed; tests replace it."""
+    """Return the current time, the base of all ages; tests replace it."""
     return time.time_ns()
 
 
@@ -219,7 +219,7 @@ def say(message: str) -> None:
 
 
 def write_report(path: str | None, content: Callable[[], str]) -> None:
-    """Write a report if a path is given; the file appears whole or not at all.
+    """Write a report if a path is given; the file is written whole or not at all.
 
     Raises:
         InputError: The file cannot be written.
@@ -234,7 +234,7 @@ def write_report(path: str | None, content: Callable[[], str]) -> None:
             partial.write_text(text, "utf-8", newline="\n")
         else:
             write_private(partial, text)
-            # Reports are for others, such as the next step of a build.
+            # Reports are for other users and programs, such as the next step of a build.
             publish(partial)
             partial.replace(target)
     except OSError as error:
@@ -275,7 +275,7 @@ def warn_of_problems(problems: Sequence[object], count: int, source: str, noun: 
     """Print the first problems of a source to standard error, and the number of the others.
 
     Args:
-        problems: The problems, or the first of them.
+        problems: All problems, or the first problems.
         count: The number of all problems.
         source: The file or project.
         noun: The name of a part that has a problem.
@@ -341,7 +341,7 @@ def refresh_runs(store: Store, on_agentless: Callable[[Sequence[str]], None] | N
 def each_database(paths: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield databases that are read one by one, each with the key that names it in JSON lines.
 
-    Its name is also printed, unless there is only one.
+    The database's name is also printed, unless there is only one database.
     """
     for path in paths:
         if len(paths) > 1:
@@ -381,7 +381,7 @@ def open_store(path: str | Sequence[str], *, create: bool = False) -> Iterator[S
 def _bring_up_to_date(path: str) -> None:
     """Reconstruct the new traces of one of several databases that are read together.
 
-    Only that needs the database for itself: other readers are waited for, and go on meanwhile.
+    Only this step needs exclusive access. It waits for other readers, which continue meanwhile.
     """
     from ..store import PATIENCE, ServerNotice, is_up_to_date
 
@@ -399,7 +399,7 @@ def _bring_up_to_date(path: str) -> None:
 
 
 def store_in_turn(path: str, *, create: bool = True) -> Store:
-    """Open a database; another command that has it open just now is waited for.
+    """Open a database; wait if another command has it open at the moment.
 
     Args:
         path: The file.

@@ -92,7 +92,7 @@ def delete(
 
 
 def _full_id(store: Store, prefix: str) -> str:
-    """Return the id of the only trace whose id starts with a prefix.
+    """Return the only trace id that starts with a prefix.
 
     Raises:
         NotFound: No trace, or more than one, has the prefix.

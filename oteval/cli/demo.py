@@ -109,7 +109,7 @@ def _score(console: Console, store: Store, folder: Path) -> None:
 
 def _next_steps(console: Console, folder: Path, database: Path) -> None:
     _step(console, 5, "Go on", f"everything is in {folder}/")
-    # In an environment that is not activated, the command is found by its path only.
+    # In an environment that is not activated, the command is found only by its path.
     program = "oteval" if shutil.which("oteval") else shlex.quote(os.path.relpath(sys.argv[0]))
     for command, description in (
         (f"{program} trajectories --db {database} --json", "messages and gaps, a run a line"),

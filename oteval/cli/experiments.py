@@ -145,7 +145,7 @@ def eval_(
     with open_store(db, create=bool(target)) as store:
         evaluators = _evaluators(config, Path(config_path or DEFAULT_PATH).parent, calls, store)
         if baseline is not None:
-            load_experiment(baseline, store)  # report a wrong name before the work
+            load_experiment(baseline, store)  # report a wrong name before the run
         with experiment_progress("evaluating") as update:
             results: ExperimentResults = evaluate(
                 function or selection,
@@ -233,18 +233,18 @@ def _status(
 
 
 def _tally(results: ExperimentResults) -> ScoreCounts:
-    """Return the counts that gates check; a failed run is an error of every evaluator."""
+    """Return the counts for gates; a failed run is an error of every evaluator."""
     run = ScoreCounts(trajectories=len(results))
     for key, members in results.feedback().items():
         tally = run.tallies.setdefault(key, Tally(key))
         tally.errors += results.errors
         for _, feedback in members:
-            tally.add(cast("Any", feedback))  # feedback has the fields of a score that it reads
+            tally.add(cast("Any", feedback))  # feedback has the fields that `add` reads
     return run
 
 
 def warn_regressed(comparison: Comparison | None) -> bool:
-    """Print the scores that regressed or lost their verdict; return whether any did."""
+    """Print the scores that regressed or lost their verdict; return whether there are any."""
     if comparison is None:
         return False
     for difference in comparison.regressed:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export"]
 
-# DuckDB's memory for --jsonl and --parquet, which read rows once: page by page, or all rows.
+# DuckDB's memory for --jsonl and --parquet. Both read rows once: page by page, or all rows.
 _MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "128MB"
 
 

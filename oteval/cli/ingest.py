@@ -62,7 +62,7 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool, **attributes: str | N
     for kind, name in names.items():
         name_attribute(kind, name)
     if len(names) < len(IDENTITIES) and Path("oteval.yaml").is_file():
-        from ..scoring import load_config  # takes 100 ms, and most loads have no such file
+        from ..scoring import load_config  # takes 100 ms, and most loads have no configuration
 
         load_config("oteval.yaml")
     with store_in_turn(db) as store, store.loading():
@@ -94,7 +94,7 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool, **attributes: str | N
 
 
 def _agentless_line(traces: Sequence[str]) -> str:
-    """Return a line about traces without a run, such as those of requests and MCP servers."""
+    """Return a line about traces without a run, such as traces of requests and MCP servers."""
     holds = "holds" if len(traces) == 1 else "hold"
     return (
         f"{counted(len(traces), 'trace')} without a run: {holds} neither an agent's span nor a "

@@ -154,7 +154,7 @@ def _add_labels(store: Store, labels: list[Label]) -> None:
 
 
 def _run_of(store: Store, name: str) -> str:
-    """Return the id of the run whose id starts with a prefix, or "".
+    """Return the run id that starts with a prefix, or "".
 
     Raises:
         NotFound: Several runs match.

@@ -102,7 +102,7 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
 
 
 def _named(error: Exception, last_problem: str) -> str:
-    """Warn of the error of a check unless it is the last problem, and return it."""
+    """Warn about the error of a check, unless it equals the last problem; return its text."""
     text = str(error) or type(error).__name__
     if text != last_problem:
         warn(f"monitors are not checked: {text}")
@@ -256,7 +256,7 @@ def configured(path: str) -> Config:
 
 
 def _check_backlog(db: str, config: Config) -> None:
-    """Check a long backlog in parts; closing the database after each frees DuckDB's memory."""
+    """Check a long backlog in parts; close the database after each part to free DuckDB's memory."""
     from ..monitor import check_backlog, little_memory
 
     is_long = True
@@ -273,7 +273,7 @@ def _check(store: Store, config: Config) -> list[MonitorStatus]:
 
 
 def _with_memory(store: Store, action: Callable[[], T]) -> T:
-    """Call a function, and again with more memory if it takes more."""
+    """Call a function; call it again with more memory if it needs more."""
     while True:
         try:
             return action()
@@ -297,7 +297,7 @@ def _server_problem(store: Store) -> str:
 
 
 def _deliver(outbox: Outbox) -> bool:
-    """Deliver the notifications that are due, and name those that failed.
+    """Deliver the notifications that are due, and name the failed notifications.
 
     Returns:
         Whether none failed.
@@ -332,7 +332,7 @@ def _print(
 def _print_changes(
     states: list[MonitorStatus], printed_states: dict[str, str], as_json: bool
 ) -> None:
-    """Print the groups whose state is not the printed one, and note it."""
+    """Print the groups whose state differs from the last printed state, and note the new state."""
     for group_state in states:
         key = dumps([group_state.monitor, list(group_state.group.values())])
         if printed_states.get(key) == group_state.state:

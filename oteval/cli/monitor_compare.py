@@ -87,7 +87,7 @@ def compare(
                     by=by,
                 )
         paths += [path] * (len(changes) - len(paths))
-    # The more figures, the smaller a p-value must be: those of all databases count together.
+    # The more figures, the smaller a p-value must be: the figures of all databases count together.
     changes = adjusted(changes)
     for path, database in each_database(db):
         database_changes = [
@@ -119,7 +119,7 @@ def _marks(db: Sequence[str]) -> list[StoredMark]:
 
 
 def _time(marks: Sequence[StoredMark], text: str, option: str) -> int:
-    """Return the time of the latest mark with a name, or else the time that a text gives."""
+    """Return the time of the latest mark with a name, or else the time in a text."""
     times = [mark.time_ns for mark in marks if mark.name == text]
     if times:
         return max(times)

@@ -183,7 +183,7 @@ def simulate(
 def _largest(
     past: Mapping[str, Observations], most: int, title: str
 ) -> list[tuple[str, Observations]]:
-    """Return the groups with the most observations, and warn if there are others."""
+    """Return the groups with the most observations, and warn if other groups are left out."""
     largest = sorted(past.items(), key=lambda entry: -len(entry[1]))[:most]
     if len(past) > len(largest):
         warn(f"{title}: the {len(largest)} largest of {len(past):,} groups")
@@ -191,7 +191,7 @@ def _largest(
 
 
 def _warn_short(simulations: Sequence[GroupSimulation]) -> None:
-    """Warn of histories that are too short to simulate."""
+    """Warn about histories that are too short to simulate."""
     short = [simulation for simulation in simulations if not simulation.rules]
     if short:
         least = f"{short[0].observations:,} observations, {short[0].reason}"

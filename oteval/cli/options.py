@@ -1,4 +1,4 @@
-"""Options that several commands have, and the values that they give."""
+"""Options that several commands have, and functions that read their values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]
 
 
 def config_option(description: str = "The configuration.") -> Callable[[Command], Command]:
-    """Return the option ``-c``, whose default is oteval.yaml."""
+    """Return the option ``-c`` with oteval.yaml as its default."""
     return click.option(
         "-c",
         "--config",
@@ -70,7 +70,7 @@ def default_config_option(description: str) -> Callable[[Command], Command]:
 
 
 def default_config(config_path: str | None) -> Config | None:
-    """Return the configuration; None if none is named and the default one does not exist.
+    """Return the configuration; None if no file is named and the default file does not exist.
 
     Raises:
         ConfigError: It cannot be read.

@@ -1,4 +1,4 @@
-"""``oteval replay``: give recorded sessions back to the agent."""
+"""``oteval replay``: answer the agent from recorded sessions."""
 
 from __future__ import annotations
 
@@ -221,8 +221,8 @@ def recordings_of(
         sessions: Ids or files; all that the selection has if there are none.
         db: The database, or several.
         selection: The selection.
-        whole_invocations: Whether all runs of one `oteval run` are one session, since a command
-            makes all of them.
+        whole_invocations: Whether all runs of one `oteval run` are one session, because a single
+            command makes them.
     """
     files = [name for name in sessions if name.endswith(_RECORDING_FILES) and Path(name).is_file()]
     if files and len(files) == len(sessions):
@@ -266,7 +266,7 @@ def _all(
 
 
 def _sessions(trajectories: Iterator[Trajectory]) -> list[str]:
-    """Return the ids of sessions: a conversation is one, a sub-agent is part of its agent's."""
+    """Return the ids of sessions; a conversation is one session, and includes its sub-agents."""
     names = (run.conversation_id or run.id for run in trajectories if not run.parent_id)
     return list(dict.fromkeys(names))
 
@@ -281,11 +281,11 @@ def _status(results: Sequence[VerifiedSession], *, is_named: bool) -> int:
 
     Args:
         results: The results.
-        is_named: Whether each session was asked for by name, so that none may be left out.
+        is_named: Whether each session was requested by name, so that none may be left out.
 
     Raises:
-        NothingEvaluated: Nothing was replayed, or no session failed and not all that were named
-            could be replayed.
+        NothingEvaluated: Nothing was replayed, or no session failed but a named session could not
+            be replayed.
     """
     if not results:
         raise NothingEvaluated("no session was selected; oteval trajectories lists them")

@@ -125,12 +125,13 @@ def miss_option(stop: str) -> Callable[[Command], Command]:
 def tools_of(
     tools: Tools, entries: Sequence[str], config_path: str | None
 ) -> Tools | Mapping[str, str]:
-    """Return how tools are answered: by options, then by ``tools:`` in the configuration.
+    """Return how tools are answered, from options, then from ``tools:`` in the configuration.
 
     Args:
         tools: ``recorded`` or ``run``.
         entries: The options ``--tool``.
-        config_path: The path of the configuration; None for the default one, if that exists.
+        config_path: The path of the configuration; None for the default configuration, if it
+            exists.
 
     Raises:
         ConfigError: An option is wrong, or the configuration cannot be read.

@@ -139,7 +139,7 @@ def _report(results: Sequence[ReplayResult], status: int, *, as_json: bool) -> i
 
 
 def _verified(result: ReplayResult, status: int) -> VerifiedSession:
-    """Return the outcome of a session; one that no request was for was not replayed."""
+    """Return the outcome of a session; a session without a request was not replayed."""
     is_idle = not (result.served or result.served_tools or result.served_exchanges)
     if is_idle and all(divergence.kind == "missing_call" for divergence in result.divergences):
         text = "no request was for this session"

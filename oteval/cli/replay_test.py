@@ -174,7 +174,7 @@ def redaction_rules(config_path: str | None) -> list[RedactionRule]:
     """Return the rules of redaction in the configuration.
 
     Args:
-        config_path: Its path; None for the default one, if that exists.
+        config_path: The path; None for the default configuration, if it exists.
 
     Raises:
         ConfigError: It cannot be read.
@@ -223,7 +223,7 @@ def _agent_call(target: str, recording: Recording, form: InputForm) -> AgentCall
 
 
 def _is(function: Callable[..., Any], *kinds: Callable[[Any], bool]) -> bool:
-    """Return whether a function, or the method by which an object is called, is of a kind."""
+    """Return whether a function, or the `__call__` method of an object, is of a kind."""
     called = inspect.unwrap(function)
     return any(
         kind(candidate) for kind in kinds for candidate in (function, called, type(called).__call__)
@@ -231,7 +231,7 @@ def _is(function: Callable[..., Any], *kinds: Callable[[Any], bool]) -> bool:
 
 
 def _shown_options(options: ReplayOptions) -> tuple[tuple[str, Any], ...]:
-    """Return the options that the test gives to `oteval_replay`."""
+    """Return the options that the test passes to `oteval_replay`."""
     option_values: dict[str, Any] = {
         "tools": "" if options.tools == "recorded" else options.tools,
         "run_tools": list(options.run_tools),
@@ -287,7 +287,7 @@ def _write(test: WrittenTest, files: Sequence[Path]) -> None:
         save(test.recording, recording)
         write_private(reference, reference_text(test.recording))
         write_private(path, pytest_file(test))
-        publish(path)  # code, to be checked in
+        publish(path)  # code for version control
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be written: {error.strerror}") from error
     for file in files:
@@ -295,7 +295,7 @@ def _write(test: WrittenTest, files: Sequence[Path]) -> None:
 
 
 def _report(path: Path, outcome: VerifiedSession | None) -> int:
-    """Print how the test goes, and return the exit status."""
+    """Print the outcome of the test, and return the exit status."""
     warn(f"run it: python -m pytest {path}")
     if outcome is None:
         return 0

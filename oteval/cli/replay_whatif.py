@@ -188,7 +188,7 @@ def _text(path: str) -> str:
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """Return a setting as its name and its value; a value that is not JSON is text."""
+    """Return the name and the value of a setting; a value that is not JSON is text."""
     name, separator, value = text.partition("=")
     if not name or not separator:
         raise ConfigError(f"--set {text!r}: write NAME=JSON, such as temperature=0")
@@ -199,7 +199,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _resumed(store: Store, name: str) -> tuple[str, ...]:
-    """Return the sessions of an experiment, so that new ones do not become part of it."""
+    """Return the sessions of an experiment, so that new sessions do not become part of it."""
     experiment = store.experiments.find(name)
     if experiment is None:
         return ()

@@ -33,7 +33,7 @@ __all__ = ["report"]
 
 _MEGABYTE = 1_000_000
 _FAILURES = 100
-# DuckDB's memory: statistics take little of it, and more is given where runs are wide.
+# DuckDB's memory: statistics need little; wide runs receive more.
 _MEMORY_LIMIT = "84MB"
 
 
@@ -127,7 +127,7 @@ def report(
 
 
 def _gates(config_path: str | None) -> tuple[Gate, ...]:
-    """Return the gates of the configuration file named, or of the default file if it exists."""
+    """Return the gates of the named configuration file, or of the default file if it exists."""
     config = default_config(config_path)
     return tuple(config.gates) if config else ()
 

@@ -1,4 +1,4 @@
-"""``oteval run``: run a program with instrumentation, without a change of its code."""
+"""``oteval run``: run a program with instrumentation, without a change to its code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["run"]
 _SHOWN = 3
 # Seconds to wait for another command that has the database open.
 _PATIENCE = 10.0
-# The runs that are searched for gaps.
+# The number of runs that are searched for gaps.
 _CHECKED = 200
 
 
@@ -99,8 +99,8 @@ def run(
     if score:
         if to:
             raise click.UsageError("--score needs a database; leave out --to")
-        # The configuration, the evaluators and the database are imported when they are needed:
-        # without them, the program starts a second earlier.
+        # The configuration, the evaluators and the database are imported when they are needed.
+        # Without them, the program starts a second earlier.
         from ..scoring import DEFAULT_PATH, load_config, require_evaluators
 
         config_path = config_path or DEFAULT_PATH
@@ -165,7 +165,7 @@ def _default_service(command: Sequence[str]) -> str:
 
 
 def _report_start(program: str, error: OSError) -> int:
-    """Say why a program could not be started, and return the exit status that shells use."""
+    """Print why a program could not be started, and return the exit status that shells use."""
     if isinstance(error, FileNotFoundError):
         warn(f"{program}: command not found")
         return NOT_FOUND
@@ -220,13 +220,13 @@ def _summary(result: RunResult, to: str, db: str) -> str:
 
 
 def _with_gaps(db: str, traces: TransferReport) -> str:
-    """Return how many of the runs have gaps, in parentheses; nothing if none has."""
+    """Return the number of runs with gaps, in parentheses; nothing if no run has gaps."""
     selection = Selection(ids=tuple(traces.changed[:_CHECKED]))
     try:
         with open_patiently(db, _PATIENCE) as store:
             count = sum(bool(run.gaps) for run in store.trajectories.read(selection))
     except OtevalError:
-        # Another command has opened the database meanwhile.
+        # Another command has opened the database in the meantime.
         return ""
     return f" ({count} with gaps)" if count else ""
 

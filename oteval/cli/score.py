@@ -132,7 +132,7 @@ def score(
 
 
 class _CommandScores(NamedTuple):
-    """A scoring with its options; `here` and `on_spark` return scores and the titles of runs."""
+    """A scoring with its options; `here` and `on_spark` return scores and titles of runs."""
 
     config: Config
     base: Path
@@ -145,7 +145,7 @@ class _CommandScores(NamedTuple):
     def here(
         self, paths: Sequence[str], db: str, *, stores: bool
     ) -> tuple[list[Score], dict[str, str]]:
-        """Score a database, or files, which are stored if the database was named."""
+        """Score a database, or files; files are stored if the database was named."""
         if not paths:
             with open_store(db) as store:
                 return self._score(store)
@@ -243,17 +243,18 @@ def new_scores_of(
     yields_passes: bool = True,
     reuse_all: bool = False,
 ) -> Iterator[Iterator[Score]]:
-    """Score a selection with a progress bar; the block has the scores. See `oteval.scoring.score`.
+    """Score a selection with a progress bar, and yield the scores; see `oteval.scoring.score`.
 
     Args:
         store: The store.
         config: The configuration.
-        base: The folder that paths of the configuration are relative to.
+        base: The base folder of relative paths in the configuration.
         selection: The runs to score.
         run: The counts to update.
         again: Whether to ignore stored verdicts.
-        yields_passes: Whether the block has passes as well.
-        reuse_all: Whether stored verdicts of every evaluator are used again, not of judges alone.
+        yields_passes: Whether passes are yielded as well.
+        reuse_all: Whether stored verdicts of all evaluators are used again, instead of only judges'
+            verdicts.
     """
     from ..scoring import score as score_all
     from ..store import is_exact
@@ -276,7 +277,7 @@ def new_scores_of(
 
 @contextmanager
 def _store_for(paths: Sequence[str], db: str | None) -> Iterator[Store]:
-    """Open the database that files are loaded into: the named one, or one for this command."""
+    """Open the database for loaded files: the named database, or one for this command."""
     from ..store import MEMORY
 
     if db is None:

@@ -25,7 +25,7 @@ _OUTCOMES: tuple[Outcome, ...] = ("fail", "error", "not_evaluated")
 
 
 class SparkOptions(NamedTuple):
-    """The options of ``oteval score`` that only Spark has.
+    """The options of ``oteval score`` that apply only to Spark.
 
     Attributes:
         master: The address of the master.
@@ -109,20 +109,20 @@ def score_on_spark(
     *,
     again: bool,
 ) -> Iterator[Path]:
-    """Run the job, write its results, and print which parts of the files could not be read.
+    """Run the job, write its results, and print the parts of the files that could not be read.
 
-    The block has a folder of this machine with the results.
+    The block receives a folder of this machine with the results.
 
     Args:
         paths: The files of traces.
         config: The configuration.
-        base: The folder that paths of the configuration are relative to.
+        base: The base folder of relative paths in the configuration.
         selection: The runs to score.
         options: The options of Spark.
         again: Whether to ask judges again, ignoring the answers in the folder.
 
     Raises:
-        click.UsageError: An option is missing, or does not go with Spark.
+        click.UsageError: An option is missing, or cannot be used with Spark.
     """
     if not paths:
         raise click.UsageError("--engine spark scores files; name them as PATHs")
@@ -183,7 +183,7 @@ def count_results(store: Store, config: Config, selection: Selection, run: Score
 
 
 def first_failures(store: Store, count: int) -> list[Score]:
-    """Return the first scores that did not pass: fails, then errors, then not evaluated."""
+    """Return the first scores that did not pass: failed, then errors, then not evaluated."""
     failures: list[Score] = []
     for outcome in _OUTCOMES:
         numbers = store.scores.numbers(outcome=outcome)

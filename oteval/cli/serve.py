@@ -154,7 +154,7 @@ def _check_monitors(config_path: str) -> None:
     try:
         config = load_config(config_path)
     except OtevalError:
-        return  # the storage process says so, or uses the last valid one
+        return  # the storage process reports it, or uses the last valid configuration
     require_packages(config)
     for text in unset_variables(config, os.environ):
         warn(text)
@@ -176,7 +176,7 @@ def _access(tokens_path: str | None, addresses: Mapping[str, str]) -> Access:
 
     Args:
         tokens_path: The file with more tokens.
-        addresses: The addresses, by option, that must be local unless there are tokens.
+        addresses: The addresses by option; they must be local unless there are tokens.
 
     Raises:
         ConfigError: An address is open to other machines, and a token is missing.

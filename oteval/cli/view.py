@@ -40,11 +40,11 @@ from .common import (
 
 __all__ = ["diff", "explain", "show", "trajectories", "variants"]
 
-# DuckDB's memory while variants are counted; with less, queries are repeated and take longer.
+# DuckDB's memory for counting variants; with less, queries are repeated and take longer.
 _VARIANTS_MEMORY = "200MB"
-# DuckDB's memory while trajectories are listed; more only caches rows that are read once.
+# DuckDB's memory for listing trajectories; more would only cache rows that are read once.
 _LIST_MEMORY = "192MB"
-# Runs read at a time.
+# The number of runs that are read at a time.
 _JSON_PAGE = 1000
 
 

@@ -31,7 +31,7 @@ GUIDES = [
     for page in PAGES
     if page == ROOT / "README.md" or (DOCS in page.parents and page.parent != DECISIONS)
 ]
-"""The pages whose examples are tested: all except decisions and pages with other tests."""
+"""The pages with tested examples: all except decisions and pages with other tests."""
 
 _FENCE = re.compile(r"^( *)```(\w*).*?\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`|^ {4}.*$", re.MULTILINE)  # within a line, or an indented block
@@ -90,7 +90,7 @@ def links(page: Path) -> Iterator[tuple[Path, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    """Return the anchors of a page's headings, in the form of GitHub and the site."""
     names: Counter[str] = Counter()
     result = set()
     for heading in re.findall(r"^#{1,6} (.*)$", _FENCE.sub("", page.read_text("utf-8")), re.M):

@@ -14,8 +14,8 @@ It lists, for the package and its pages:
 - sentences with patterns that make a reader stop (`PATTERNS`).
 
 Exceptions are in `house_rules.toml` beside this file, each with its reason; unused exceptions are
-findings as well. Its table `phrase` holds phrases that the patterns skip. With paths, only findings
-in files below them are shown. The exit status is 1 when there are findings.
+findings as well. Its table `phrase` contains phrases that the patterns skip. With paths, only
+findings in files below the paths are shown. The exit status is 1 when there are findings.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def repeated_classes(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
 
 
 def permuted_names(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
-    """Yield groups of classes whose names have the same nouns."""
+    """Yield groups of classes with the same nouns in their names."""
     for names in permuted_classes(trees).values():
         first, *further = sorted(names)
         for path, tree in trees.items():

@@ -1,7 +1,7 @@
 """Writes docs/reference/api.md, oteval's public names, from their docstrings; a test checks it.
 
-The names and their order come from ``oteval/__init__.pyi``. Run it as ``python -m
-scripts.make_api_docs``.
+The names and their order come from ``oteval/__init__.pyi``. Run it as
+``python -m scripts.make_api_docs``.
 """
 
 from __future__ import annotations

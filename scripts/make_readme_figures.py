@@ -28,7 +28,7 @@ class Figure:
         title: The measurement, for readers of the README; `{rows}` is the number of rows.
         section: The section of the results.
         rows: Matches the names of the rows.
-        peer: The peer of these rows, as the results name it; "" for none.
+        peer: The peer of these rows, with the name in the results; "" for none.
     """
 
     title: str

@@ -1,7 +1,8 @@
 """Writes the table of the tools of frameworks in docs/reference/replay.md; a test keeps it current.
 
-The outcomes come from `make test-replay-agents`. The table is between ``<!-- tools of frameworks
--->`` and ``<!-- end -->``. Run it as ``python -m scripts.make_replay_table``.
+The outcomes come from `make test-replay-agents`. The table is between
+``<!-- tools of frameworks -->`` and ``<!-- end -->``. Run it as
+``python -m scripts.make_replay_table``.
 """
 
 from __future__ import annotations

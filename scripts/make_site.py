@@ -15,7 +15,7 @@ BUILD = ROOT / "build"
 
 
 def site_files() -> set[Path]:
-    """Return the pages of the site and all files to which they link."""
+    """Return the pages of the site and all files that they link to."""
     return {*PAGES, *(target for page in PAGES for target, _ in links(page) if target.is_file())}
 
 

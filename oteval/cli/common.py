@@ -190,7 +190,7 @@ class _TrimTrailingSpaces(RenderHook):
 
 
 def out() -> Console:
-    """Return the console for results, as wide as COLUMNS, the terminal, or 200 for a pipe."""
+    """Return the console for results; its width is COLUMNS, the terminal's, or 200 for a pipe."""
     columns = os.environ.get("COLUMNS", "")
     columns_width = int(columns) if re.fullmatch(r"0*[1-9][0-9]{0,5}", columns, re.ASCII) else None
     width = columns_width or (None if sys.stdout.isatty() else _PIPED_WIDTH)

@@ -266,7 +266,7 @@ def _all(
 
 
 def _sessions(trajectories: Iterator[Trajectory]) -> list[str]:
-    """Return the ids of sessions; a conversation is one session, and includes its sub-agents."""
+    """Return the ids of sessions: a conversation is one session, and a sub-agent is none."""
     names = (run.conversation_id or run.id for run in trajectories if not run.parent_id)
     return list(dict.fromkeys(names))
 

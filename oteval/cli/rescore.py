@@ -99,7 +99,7 @@ def _named(store: Store, sessions: tuple[str, ...], selection: Selection) -> Sel
 
 
 def _changes(store: Store, run: ScoreCounts, ids: set[str]) -> list[tuple[Score, Score]]:
-    """Return the earlier and the current scores of scored runs with a changed outcome."""
+    """Return the earlier and the current scores of the scored runs with a changed outcome."""
     return [
         (before, now)
         for evaluator, version in run.versions.items()

@@ -175,7 +175,7 @@ def _report_start(program: str, error: OSError) -> int:
 
 
 def _report(result: RunResult, command: Sequence[str], to: str, db: str, quiet: bool) -> None:
-    """Print the number of recorded runs, and the reasons for missing ones."""
+    """Print the number of recorded runs, and the reasons for missing runs."""
     problems = list(
         dict.fromkeys(process.problem for process in result.processes if process.problem)
     )

@@ -90,7 +90,7 @@ class AgentAnswers:
         )
 
     def divergences(self) -> list[Divergence]:
-        """Compare the answers with the recorded ones."""
+        """Compare the answers with the recorded answers."""
         with self._lock:
             divergences = [self._difference(answer, end) for answer, end in self._pairs()]
             if not self._ends and self._returned:

@@ -1,7 +1,7 @@
 """The line of the agent's code that made a call, and the library that it used.
 
 The agent's code is everything outside Python's library, installed packages and oteval. In an
-asynchronous agent the stack holds the coroutines of the current task; if the task runs only a
+asynchronous agent the stack contains the coroutines of the current task. If the task runs only a
 library's coroutine, the task that waits for it is searched.
 
 Walking the stack costs microseconds, and happens only when something differs from the recording.

@@ -58,7 +58,7 @@ def _started(program: str, arguments: Sequence[str], environment: Mapping[str, s
 
     Raises:
         ReplayDiverged: It may not, and misses are ``strict``.
-        PermissionError: It may not.
+        PermissionError: It may not, in all other cases.
     """
     replay = replay_of_call()
     if replay is None or _is_harmless(program, arguments):

@@ -136,7 +136,7 @@ def conversation_of(calls: Iterable[RecordedModelCall]) -> tuple[Message, ...]:
 
 
 def last_answer(calls: Iterable[RecordedModelCall]) -> str:
-    """The text of the last answer that asks for no tools; "" if there is none."""
+    """The text of the last answer that requests no tools; "" if there is none."""
     answers = [call.answer for call in calls if call.answer and not call.answer.client_calls]
     return (answers[-1].content or "") if answers else ""
 

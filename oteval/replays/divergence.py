@@ -2,7 +2,7 @@
 
 A divergence names one difference: a prompt, a tool's result, the order of tools, and so on. It has
 the recorded and the actual value, the messages of both model calls, and the line of the agent's
-code. `Divergence.text` is its plain text, as it appears in an exception.
+code. `Divergence.text` is its plain text, which also appears in exceptions.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def extra_call(recorded: int, messages: tuple[Message, ...]) -> Divergence:
 
 
 def early_tool(name: str, arguments: Mapping[str, Any]) -> Divergence:
-    """The divergence of a tool that ran before the model asked for it."""
+    """The divergence of a tool that ran before the model requested it."""
     return Divergence(
         "tool_order",
         f"the tool {name} ran before the model asked for it",

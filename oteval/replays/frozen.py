@@ -56,7 +56,7 @@ class FrozenSources:
         """Move on after a model call was answered.
 
         Args:
-            end_ns: The recorded end of the call; the clock never goes back.
+            end_ns: The recorded end of the call; the clock never moves back.
         """
         self._call += 1
         self._uuids = itertools.count()

@@ -34,7 +34,7 @@ def give_result(answer: ToolAnswer, function: Callable[..., Any]) -> Any:
 
     Args:
         answer: The answer.
-        function: The function, as it was before its code was exchanged.
+        function: The function with its original code.
     """
     if answer.returned is not None or answer.raised is not None:
         return give_answer(answer, function)

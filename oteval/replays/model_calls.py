@@ -145,7 +145,7 @@ def _answer(output: Sequence[Message]) -> Message | None:
 
 
 def _request_messages(call: ModelCall, trajectory: Trajectory) -> tuple[Message, ...]:
-    """The messages of a request, completed where the span has only the new ones."""
+    """The messages of a request, completed if the span has only the new messages."""
     spoken = [message for message in call.input if message.role not in SYSTEM_ROLES]
     if spoken and spoken[0].role == "user" and not call.is_delta:
         return call.input

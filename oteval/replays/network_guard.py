@@ -115,7 +115,7 @@ def _attempt(
 
     Raises:
         ReplayDiverged: It may not, and misses are ``strict``.
-        ConnectionRefusedError: It may not.
+        ConnectionRefusedError: It may not, in all other cases.
     """
     replay = replay or current_replay()
     if replay is None or replay.player.is_live or _is_allowed(replay, host, port):

@@ -251,7 +251,7 @@ def opened(replay: OpenReplay) -> Iterator[None]:
         replay.is_open = False
         with _lock:
             _open.remove(replay)
-        # Without a token: a fixture may end in another context than the one where it began.
+        # Without a token: a fixture may end and begin in different contexts.
         _current.set(before if before is not None and before.is_open else None)
 
 

@@ -9,7 +9,7 @@ A **miss** is a request that the recording does not have. By ``miss``:
   cannot continue.
 - ``error``: a request is answered by an HTTP error; the result of a tool is an error.
 - ``ordinal``: the request is answered by the answer of the corresponding recorded call.
-- ``fork``: this request and all later ones are sent for real.
+- ``fork``: this request and all later requests are sent for real.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Player(ToolGuard):
 
     Attributes:
         recording: The recording.
-        miss: As given.
-        tools: As given.
+        miss: The argument.
+        tools: The argument.
 
     Raises:
         ConfigError: An argument is invalid.

@@ -1,7 +1,7 @@
 """Python literals as a person would write them: plain JSON as source code of limited width.
 
-The layout is that of ruff and black: double quotes, one item a line where a list or a dict does not
-fit on one, and a comma after the last item. Long texts are split between words. Texts of several
+The layout follows ruff and black: double quotes, one item per line if a list or a dict does not fit
+on one line, and a comma after the last item. Long texts are split between words. Texts of several
 lines are ``dedent`` of a triple-quoted text, if that is exactly the same text.
 """
 
@@ -74,7 +74,7 @@ def _flat(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text on one line, in double quotes unless single ones save escapes."""
+    """A text on one line, in double quotes unless single quotes save escapes."""
     quote = "'" if text.count('"') > text.count("'") else '"'
     # With one of each quote, `repr` uses single quotes and escapes only backslashes and controls.
     body = repr(f"{text}'\"")[1:-1]

@@ -59,7 +59,7 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
 def _once(calls: Sequence[RecordedToolCall]) -> Iterator[RecordedToolCall]:
     """Yield executions, without calls that have their result in a later run, as after an interrupt.
 
-    The message that asks for such a call is in the runs before and after.
+    The message that requests such a call is in the runs before and after.
     """
     answered = {
         (call.call_id, call.name)
@@ -150,7 +150,7 @@ def _requested(
     if arguments is None and run is not None:
         arguments = run.arguments
     received = result.content if result and result.content is not None else span_result
-    # Without a span, the call began after the message that asked for it.
+    # Without a span, the call began after the message that requested it.
     return RecordedToolCall(
         name=call.name,
         arguments=arguments,

@@ -46,7 +46,7 @@ class _Execution:
         call: The execution.
         keys: The tool's name with the canonical arguments in the model's request, and with the
             arguments of the function's call, where they differ.
-        group: The number of the model call that asked for it, or -1.
+        group: The number of the model call that requested it, or -1.
         is_used: Whether it has answered a call.
     """
 
@@ -65,7 +65,7 @@ class RecordedTools:
 
     Args:
         calls: The executions.
-        model_calls: The model calls that asked for them.
+        model_calls: The model calls that requested them.
         normalize: Patterns of parts that vary in the text of arguments.
     """
 
@@ -112,7 +112,7 @@ class RecordedTools:
         return any(run.is_used and run.contains(start_ns, end_ns) for run in self._executions)
 
     def missing(self, *, in_process: bool = True) -> Iterator[tuple[int, RecordedToolCall]]:
-        """Yield the executions that the replay lacks, although it intercepts those tools.
+        """Yield the executions that the replay lacks, although it intercepts their tools.
 
         Args:
             in_process: Whether the replay intercepts decorated tools.
@@ -194,7 +194,7 @@ def without_result(name: str, arguments: Any) -> RecordedToolCall:
 def asking_calls(
     calls: Iterable[RecordedToolCall], model_calls: Sequence[RecordedModelCall]
 ) -> Iterator[int]:
-    """Yield for each execution the index of the model call that asked for it, or -1.
+    """Yield the index of the model call that requested an execution, or -1, for each execution.
 
     Args:
         calls: The executions.

@@ -45,7 +45,7 @@ def save(recording: Recording, path: str | Path) -> None:
 
     Args:
         recording: The recording.
-        path: The file, whose folder is created; it is compressed if its name ends in ``.gz``.
+        path: The file; its folder is created. It is compressed if its name ends in ``.gz``.
 
     Raises:
         InputError: The file cannot be written.

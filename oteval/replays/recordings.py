@@ -157,7 +157,7 @@ def recording_of(
 
 
 def _input(member: TracedTrajectory) -> str:
-    """The text with which an agent was called.
+    """The text of the call of an agent.
 
     The agent's span has it. The message that the agent makes from it may contain more.
     """

@@ -268,7 +268,7 @@ class HappenedBefore:
         return self._is_quiet(earlier.start_ns, later.end_ns)
 
     def _are_parallel(self, first: Hashable, second: Hashable) -> bool:
-        """Whether events of two strands overlapped, as far as their times are known."""
+        """Whether events of two strands overlapped, or have unknown times."""
         pair = frozenset((first, second))
         if pair not in self._overlaps:
             is_unknown = not self._untimed.isdisjoint(pair)

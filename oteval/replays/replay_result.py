@@ -15,7 +15,7 @@ __all__ = ["ReplayResult"]
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """How a replay went.
+    """The result of a replay.
 
     Attributes:
         session: The id of the recorded session.

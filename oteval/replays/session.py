@@ -134,7 +134,7 @@ class ReplaySession:
 
     @property
     def result(self) -> ReplayResult:
-        """The result; inside the block, as far as the agent has come."""
+        """The result; inside the block, it covers the run so far."""
         result = self._result or self.player.finish(is_complete=False)
         return replace(result, divergences=(*result.divergences, *self.player.late))
 

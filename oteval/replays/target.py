@@ -194,8 +194,8 @@ def verified(session: ReplaySession, raised: BaseException | None) -> VerifiedSe
 
     Args:
         session: The replay.
-        raised: The exception with which the agent ended, or None. It is expected if the recording
-            ends with an error as well.
+        raised: The exception that ended the agent, or None. It is expected if the recording ends
+            with an error as well.
     """
     name, result = session.recording.session, session.result
     if result.divergences:

@@ -133,7 +133,7 @@ def is_same_text(recorded: str, actual: str) -> bool:
 
 
 def _is_value(placeholder: re.Match[str], value: str, *, is_whole: bool) -> bool:
-    """Whether a placeholder may stand for a value."""
+    """Whether a placeholder may represent a value."""
     if _REDACTED.fullmatch(value):
         return True
     text, word = placeholder[0], placeholder[1].strip()

@@ -204,9 +204,9 @@ class ToolGate:
 
 
 class _TakenFunction:
-    """A function whose calls replays answer, and the names of its tools.
+    """A function with calls that replays answer, and the names of its tools.
 
-    Replays in several threads share it: each call goes to the replay of its thread or task.
+    Replays in several threads share it: the replay of a call's thread or task answers the call.
     """
 
     _all: ClassVar[dict[tuple[str, int, str], _TakenFunction]] = {}

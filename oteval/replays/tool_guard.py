@@ -107,7 +107,7 @@ class ToolGuard:
             names: The tools that the answer requests.
 
         Raises:
-            ReplayUnguarded: A tool is neither intercepted nor allowed to run.
+            ReplayUnguarded: A tool is not intercepted, and is not allowed to run.
         """
         if self._gate is None:
             return
@@ -180,7 +180,7 @@ class ToolGuard:
             self.check()
 
     def unguarded(self, reason: str) -> None:
-        """Note an action that the replay can neither answer nor stop."""
+        """Note an action that the replay cannot answer or stop."""
         with self._lock:
             self._unguarded[reason] = None
 

@@ -1,7 +1,7 @@
 """The transport of a replay: answers the requests of httpx, httpx2 and requests from a player.
 
-`ReplayTransport` is added to `record.wire.interception` while a replay is open. Each request goes
-to the replay of its thread or task. Streams arrive chunk by chunk as recorded; errors of the
+`ReplayTransport` is added to `record.wire.interception` while a replay is open. The replay of a
+request's thread or task answers it. Streams arrive chunk by chunk as recorded; errors of the
 transport are raised as exceptions of the library.
 """
 

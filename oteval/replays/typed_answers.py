@@ -80,7 +80,7 @@ def typed_answer(call: RecordedToolCall) -> ToolAnswer | None:
 
 
 def unrestorable(call: RecordedToolCall, error: UnrestorableValue) -> Divergence:
-    """The divergence of a tool whose recorded value cannot be restored.
+    """The divergence of a tool with a recorded value that cannot be restored.
 
     Args:
         call: The execution.
@@ -174,7 +174,7 @@ def _own_classes(name: str) -> Iterator[str]:
 
 
 def _literal(text: str) -> Any:
-    """The argument of a `KeyError`, whose text is the argument's literal."""
+    """The argument of a `KeyError`; the error's text is the argument's literal."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

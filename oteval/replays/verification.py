@@ -283,7 +283,7 @@ class TargetRunner:
         return process
 
     def _lost(self, job: ReplayJob, error: Exception) -> VerifiedSession:
-        """The result of a session whose process died or had to be killed."""
+        """The result of a session if its process died or had to be killed."""
         self._end()
         output = end_of(job.output)
         if isinstance(error, TimeoutError):

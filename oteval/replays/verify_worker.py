@@ -4,8 +4,8 @@
 
 It imports the target inside a replay of the requests that the recorded import sent, and prints
 ``{"ready": true}`` or ``{"problem": "..."}``. Then it answers each line on standard input (a
-`ReplayJob`) with a line (a `VerifiedSession`). The agent's own output goes to a file. A session
-that does not end in time is reported, and ends the process: its threads cannot be stopped.
+`ReplayJob`) with a line (a `VerifiedSession`). The agent's own output is written to a file. A
+session that does not end in time is reported, and ends the process: its threads cannot be stopped.
 
 Each session runs in a copy of the context. The state of the agent's modules stays: if an agent
 keeps conversations in a global variable, it sees the conversations of earlier sessions.

@@ -2,7 +2,8 @@
 
 Requests to models are edited and sent for real, or answered by another recording. `ToolLadder`
 answers tools. Other HTTP requests are answered from the recording, or refused. A difference from
-the recording is not a divergence: `WhatIfPlayer.coverage` counts how far the recording goes.
+the recording is not a divergence: `WhatIfPlayer.coverage` counts how far the recording has answered
+the agent.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class WhatIfPlayer(Player):
             self.check()
             if api is None:
                 return self._other_request(request)
-            # The model may ask for any of them.
+            # The model may request any of them.
             self.require_answered(offered_tools(request.body))
             sent = parsed(api, request)
             agent = self._threads.agent_of(sent)
@@ -146,7 +147,7 @@ class WhatIfPlayer(Player):
             return answer
 
     def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether the model has asked for a call of a tool."""
+        """Whether the model has requested a call of a tool."""
         with self._lock:
             same_name = (call for call in self._asked if call.name == name)
             return any(_is_part(call.arguments, arguments) for call in same_name)
@@ -248,7 +249,7 @@ def _exchange(request: HttpRequest, answer: HttpAnswer) -> Exchange:
 
 
 def _is_part(asked_arguments: Any, actual: Mapping[str, Any]) -> bool:
-    """Whether a call has all the arguments that the model asked for; it may have more."""
+    """Whether a call has all arguments of the model's request; it may have more."""
     expected = {} if asked_arguments is None else asked_arguments
     if not isinstance(expected, Mapping) or not expected.keys() <= actual.keys():
         return False

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 ANSWERS_FILE = "answers.jsonl"
-"""The file beside a session's recording with the recording that answers model requests."""
+"""The file with the recording that answers model requests, next to a session's recording."""
 
 _FOLDER = "new"
 # The model hosts that this process sent requests to. Their connections may outlive a session.

@@ -1,4 +1,4 @@
-"""Repeat sessions with another model or prompt, and compare the new runs with the recorded ones.
+"""Repeat sessions with another model or prompt, and compare the new with the recorded runs.
 
 Each session is an example of two experiments: ``NAME-recorded`` has the recorded runs, ``NAME`` the
 new runs. Both are evaluated by the same evaluators and compared. If the agent of a session fails,

@@ -1,6 +1,6 @@
 """Comparison of whole HTTP requests to models, after the comparison of their meaning.
 
-The method, the address, the headers and the body of a request are compared with the recorded ones.
+The method, the address, the headers and the body of a request are compared with the recording.
 Everything is compared: every field, the order of lists, roles and the form of content.
 `oteval.record.wire.request_headers` and these lines list the parts that may differ:
 
@@ -10,8 +10,8 @@ Everything is compared: every field, the order of lists, roles and the form of c
 - the order of keys in JSON, also in texts that are JSON themselves, such as arguments;
 - ``null`` in place of a missing field;
 - ids of calls, results and items, ``previous_response_id`` and ``conversation``;
-- the order of the results of tools, and their content: the comparison of messages, which comes
-  before this one, covers both;
+- the order of the results of tools, and their content: the earlier comparison of messages covers
+  both;
 - a random ``prompt_cache_key`` that a library generates;
 - text that was redacted.
 
@@ -194,7 +194,7 @@ ID_OPTIONS = frozenset({"conversation", "previous_response_id"})
 _CALL_IDS = ("tool_call_id", "tool_use_id", "toolUseId", "call_id")
 _IDS = frozenset({*_CALL_IDS, "id", "item_id", "toolCallId"})
 _RESULT_IDS = frozenset({"tool_call_id", "tool_use_id"})
-# Objects around a result, as Bedrock and Gemini write it.
+# Objects that contain a result in requests to Bedrock and Gemini.
 _AROUND_RESULT = ("toolResult", "functionResponse", "function_response")
 _RESULT_CONTENT = frozenset({"content", "output", "response"})
 _MESSAGES = frozenset({"contents", "input", "instructions", "messages", "system"})

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 model_name: ContextVar[str] = ContextVar("oteval_model_tool_name", default="")
-"""The name by which the model called a tool, where the framework has renamed it."""
+"""The name that the model used for a tool, if the framework has renamed the tool."""
 
 # The call that a framework is running. A framework below must not ask the hook about it again.
 _running: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar(

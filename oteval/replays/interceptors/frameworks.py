@@ -106,7 +106,7 @@ def _llamaindex_result(answer: ToolAnswer, bound: Bound) -> Any:
 
 
 def crewai_name(name: str) -> str:
-    """The name by which the model knows a tool of CrewAI."""
+    """The name of a tool of CrewAI that the model knows."""
     from crewai.utilities.string_utils import sanitize_tool_name
 
     return str(sanitize_tool_name(name))
@@ -193,7 +193,7 @@ def _adk_function_call(bound: Bound) -> tuple[str, Any] | None:
     tool = bound["self"]
     is_body = bound.get("target", tool.func) == tool.func
     if not is_body or is_from(tool.func, "google.adk.tools"):
-        return None  # a callable that asks for a confirmation; a transfer to another agent
+        return None  # a callable that requests a confirmation; a transfer to another agent
     hidden = {"tool_context", getattr(tool, "_context_param_name", None)}
     arguments = bound["args_to_call"]
     return tool.name, {key: value for key, value in arguments.items() if key not in hidden}
@@ -374,7 +374,7 @@ INTERCEPTORS = (
         ("_run_generator_as_node",),
         call=_adk_function_call,
         give=_given_value(),
-        is_optional=True,  # generators as tools came with version 2
+        is_optional=True,  # generators as tools exist since version 2
     ),
     ToolInterceptor(
         "google-adk",

@@ -41,7 +41,7 @@ class ToolKind:
         owner: The class.
         is_answered: Returns whether a replay answers a tool of this class, or the tool acts on
             nothing outside of the agent; called with the tool and the name.
-        names: Returns the names by which the model knows a tool.
+        names: Returns the names of a tool that the model knows.
         runs: Whether the tool runs, because it only leads to another agent.
     """
 

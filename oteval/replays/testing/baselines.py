@@ -203,7 +203,7 @@ def save_experiment(
             that name.
 
     Returns:
-        The name of the experiment, which starts with the given name.
+        The name of the experiment, which starts with `name`.
     """
     ran = [row for row in rows if row.outcome != "skipped"]
     now, identity = time.time_ns(), secrets.token_hex(8)

@@ -54,7 +54,8 @@ class Case:
 
 
 _CASE: ContextVar[Case | None] = ContextVar("oteval_case", default=None)
-# The marked tests that run in this process. Threads may not inherit the context variable.
+# The marked tests that run in this process. It is possible that threads do not inherit the context
+# variable.
 _running: list[Case] = []
 _is_plugin_active = False
 
@@ -149,8 +150,8 @@ def log_feedback(
         lower_is_better: Whether a rise of the score is a regression, as for latencies.
 
     Raises:
-        ConfigError: Neither or both of `feedback` and `key` are given, the feedback has no key,
-            its score is not a number, or the running test has no ``@pytest.mark.oteval``.
+        ConfigError: Not exactly one of `feedback` and `key` is passed, the feedback has no key, its
+            score is not a number, or the running test has no ``@pytest.mark.oteval``.
     """
     if (feedback is None) == (key is None):
         raise ConfigError("log_feedback: give either an evaluator's result or key=")

@@ -78,7 +78,7 @@ class Row:
 
 
 def mark_options(mark: pytest.Mark, test: str) -> MarkOptions:
-    """Check the arguments of a mark; wrong ones fail the collection with one line."""
+    """Check the arguments of a mark; wrong arguments fail the collection with one line."""
     arguments = ", ".join(MarkOptions._fields)
     unknown = [name for name in mark.kwargs if name not in MarkOptions._fields]
     if mark.args or unknown:

@@ -8,7 +8,7 @@ A **miss** is a request that the recording does not have. By ``miss``:
 - ``strict``: `ReplayDiverged` is raised, now and on every later request. An agent that swallows it
   cannot continue.
 - ``error``: a request is answered by an HTTP error; the result of a tool is an error.
-- ``ordinal``: the request is answered by the answer of the corresponding recorded call.
+- ``ordinal``: the answer of the corresponding recorded call is returned.
 - ``fork``: this request and all later requests are sent for real.
 """
 
@@ -345,7 +345,7 @@ class Player(ToolGuard):
         return self._missed(reported, request, partial(self._model_answer, entry, sent, api))
 
     def _live_answer(self, request: HttpRequest) -> HttpAnswer:
-        """Answer that a request is sent for real; a model may request any tool that it offers."""
+        """Let a request be sent for real; a model may then request any tool that it offers."""
         self.require_answered(offered_tools(request.body))
         self._live += 1
         return live_answer()

@@ -1,6 +1,6 @@
 """The recorded executions of tools in a session.
 
-A tool's arguments are the ones in the model's request, and its result is the text that the model
+A tool's arguments come from the model's request, and its result is the text that the model
 received, because the span of a tool often has them in another form. The span's own result is kept
 as well: the tool returns it to the agent's code, which makes the text for the model from it. Spans
 of `@oteval.tool` also have the types of values and exceptions. So do spans of plain functions that

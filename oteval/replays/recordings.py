@@ -1,4 +1,4 @@
-"""the store.
+"""Read the recordings of sessions from the store.
 
 A session is a trajectory with its sub-agents, a trace, or a conversation with all its turns. Tools
 that ran in its traces, but outside of any agent, belong to it unless another session shares these
@@ -157,7 +157,7 @@ def recording_of(
 
 
 def _input(member: TracedTrajectory) -> str:
-    """The text of the call of an agent.
+    """The text that an agent was called with.
 
     The agent's span has it. The message that the agent makes from it may contain more.
     """

@@ -4,8 +4,8 @@
         agent.ask("Refund order 17")
 
 Inside the block, the recording answers the HTTP requests of httpx, httpx2 and requests, and tools
-that can be intercepted. The network is blocked. At its end `ReplayDiverged` is raised if the agent
-did anything other than the recording shows, even if the agent hid the error.
+that can be intercepted. The network is blocked. At the end of the block, `ReplayDiverged` is raised
+if the agent's actions differed from the recording, even if the agent hid the error.
 
 Several replays can run at the same time in threads or tasks: each belongs to the context that
 opened it. They cannot be nested in one context.

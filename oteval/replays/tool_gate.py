@@ -186,7 +186,7 @@ class ToolGate:
         same = [function for function in candidates if function.path == path]
         if same or not is_asked:
             return same
-        if candidates:  # such as in another program: an import of the recorded one runs it
+        if candidates:  # such as a program in another file: importing the recorded one runs it
             return candidates
         try:  # its module may be imported only for the call
             return [named_function(path)]

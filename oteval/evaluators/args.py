@@ -70,7 +70,7 @@ _WORDS = ("exact", "tolerant", "ignore")
 """The modes of a single field."""
 _COMPARISONS = (*_WORDS, "judged")
 _NEAR = 0.75
-"""How similar a text is to a word for which it may be a slip."""
+"""How similar a text is to a word that it may misspell."""
 _MEANING = "Both values mean the same: an agent that passes either to the tool does the same thing."
 
 
@@ -78,7 +78,7 @@ class RuleOptions(TypedDict, total=False):
     """The options of `make_rule` and `make_overrides`.
 
     Attributes:
-        missing_ok: Whether a listed field that neither side has counts as equal.
+        missing_ok: Whether a listed field counts as equal if neither side has it.
         is_async: Whether functions may be coroutine functions.
         judge: Asks a language model about judged fields; None refuses judged fields.
     """
@@ -187,7 +187,7 @@ def _refuse_words(value: Mapping[Any, Any], name: str) -> None:
     """Refuse a pattern that is nearly a comparison, or a mode of all arguments.
 
     Raises:
-        ConfigError: There is one; the text says how to write the pattern.
+        ConfigError: A pattern looks like either; the text shows how to write the pattern.
     """
     for path, pattern in value.items():
         word = pattern.strip().lower() if isinstance(pattern, str) else ""

@@ -1,9 +1,9 @@
 """Why a match failed, in a line that people can act on.
 
 A comment names the first position that differs (strict) or the calls that are missing and
-extra. If a missing call has a namesake among the extra ones, it adds the difference between the
-two: the **near miss**. Lists and values are cut, so a comment stays short however long the
-trajectory is.
+extra. If a missing call has a namesake among the extra calls, the comment adds the difference
+between the two: the **near miss**. Lists and values are cut, so a comment stays short however long
+the trajectory is.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def calls_comment(
     extra: Sequence[int],
     missing: Sequence[int],
 ) -> str:
-    """Say which calls are missing and which are extra.
+    """List the missing and the extra calls.
 
     Args:
         out: The output's calls.
         ref: The reference's calls.
         spec: The configuration; its mode decides which calls count against the output.
         extra: The output's calls that count and have no counterpart.
-        missing: The reference's calls likewise.
+        missing: The reference's calls that count and have no counterpart.
 
     Returns:
         The comment.
@@ -64,7 +64,7 @@ def calls_comment(
 
 
 def strict_comment(out: CallTable, ref: CallTable, spec: MatchSpec, match: StrictMatch) -> str:
-    """Describe the difference at the first position that does.
+    """Describe the difference at the first position that differs.
 
     Args:
         out: The output.

@@ -47,8 +47,8 @@ class Verdict(NamedTuple):
         missing: The number of unmatched calls of the reference.
         extra: The number of unmatched calls of the output.
         alignment: Pairs of output call and reference call.
-        reordered: For a failure, by tool, the lists that keep calls from matching only by their
-            order.
+        reordered: For a failure: the lists, by tool, that keep calls from matching by their order
+            alone.
     """
 
     passed: bool

@@ -89,10 +89,10 @@ def refuse_empty(run: Trajectory, messages: Sequence[Message], *, needs_messages
 def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
     """Refuse a run that may have made calls which the trace does not show.
 
-    Calls may be missing if content is missing and no tool span shows a call. Where spans were read
-    by their shape, tool spans of another shape may not have been. Where no model call was read,
-    messages that show calls show all of them, and messages without any prove nothing. A call
-    without a name is one that the emitter left out.
+    Calls may be missing if content is missing and no tool span shows a call. If spans were
+    recognised by their shape, tool spans of another shape may have been overlooked. If no model
+    call was read, messages that show calls show all of them, but messages without calls prove
+    nothing. A call without a name was left out by the emitter.
 
     Raises:
         NotEvaluated: Calls may be missing.
@@ -109,7 +109,7 @@ def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
 
 
 def _gap_text(run: Trajectory, codes: Collection[str]) -> str:
-    """The first gap of a run with one of some codes as text, or ""."""
+    """The text of a run's first gap with one of the codes, or ""."""
     gap = next((gap for gap in run.gaps if gap.code in codes), None)
     return "" if gap is None else f"{gap.code}: {gap.detail}"
 
@@ -151,15 +151,15 @@ class EvaluationContext:
     """A run, its reference, and the data that an evaluator needs of both.
 
     Attributes:
-        outputs: The messages; in a direct call, the value of the caller in any form.
-        trajectory: The run that they belong to, or None where only messages are known.
-        reference_outputs: The expected outputs, or None: those that a caller passed, or the
-            messages of the configured reference.
+        outputs: The messages; in a direct call, the caller's value in any form.
+        trajectory: The run of the messages, or None if only messages are known.
+        reference_outputs: The expected outputs, or None. They are the value that a caller passed,
+            or the messages of the configured reference.
         reference: The configured reference, which also has a name and the steps of a graph; None
             in a direct call.
-        scope: Whether the messages are those of the run (``turn``) or of its whole conversation.
+        scope: Whether the messages belong to the run (``turn``) or to its whole conversation.
         is_call: Whether an evaluator was called with `outputs`, rather than for a run.
-        outline: The columns of a run of which only an outline is known; otherwise empty.
+        outline: The columns, if only an outline of the run is known; otherwise empty.
     """
 
     outputs: Any
@@ -175,7 +175,7 @@ class EvaluationContext:
         """The messages.
 
         Raises:
-            InputError: The value of the caller cannot be read; the text names the place.
+            InputError: The caller's value cannot be read; the text names the place.
         """
         return to_messages(self.outputs, "outputs") if self.is_call else self.outputs
 
@@ -206,11 +206,11 @@ class EvaluationContext:
         return next((m.content for m in self.messages if m.role == "user"), None)
 
     def gap(self, *codes: str) -> Gap | None:
-        """The first gap of the runs that has one of some codes, or None."""
+        """The first gap of the runs with one of the codes, or None."""
         return next((gap for run in self.runs for gap in run.gaps if gap.code in codes), None)
 
     def content_gap(self, *codes: str) -> Gap | None:
-        """A gap by which content may be missing, or with one of more codes; or None."""
+        """A gap that may hide content, or that has one of the codes; or None."""
         return self.gap(*CONTENT_GAPS, *codes)
 
     def require_all_calls(self) -> None:
@@ -233,7 +233,7 @@ class ReferenceOption(NamedTuple):
         description: The values that it may have.
         is_required: Whether it must be given.
         form: Whether references are messages or the steps of a graph.
-        accepts_several: Whether there may be several, of which the best match counts.
+        accepts_several: Whether several references are allowed; the best match counts.
     """
 
     description: str
@@ -280,14 +280,14 @@ class Evaluator(ABC):
         """Refuse options that do not go together.
 
         Raises:
-            ConfigError: They do not.
+            ConfigError: The options do not go together.
         """
 
     def check_reference(self, *, has_reference: bool) -> None:  # noqa: B027
-        """Refuse a configuration whose options do not go with its reference, or with none.
+        """Refuse options that do not fit the reference, or that need one.
 
         Raises:
-            ConfigError: They do not.
+            ConfigError: The options do not fit.
         """
 
     @property
@@ -318,10 +318,10 @@ class Evaluator(ABC):
         """Refuse limits on the cost where the price of a model is not known.
 
         Args:
-            limits: The settings outside the evaluator's own that limit its cost.
+            limits: The settings that limit the cost, in addition to the evaluator's options.
 
         Raises:
-            ConfigError: A price is missing; the text says how to give it.
+            ConfigError: A price is missing; the text shows how to set it.
         """
 
     def expected_cost(self, messages: Sequence[Message]) -> float | None:  # noqa: ARG002
@@ -349,10 +349,10 @@ class Evaluator(ABC):
         return None
 
     def evaluate_outline(self, context: EvaluationContext) -> EvaluationResult:
-        """Evaluate a run of which only the columns of `outline_request` are known.
+        """Evaluate a run from the columns of `outline_request` alone.
 
-        The result equals that of `evaluate`. By default `evaluate` itself is called: reading data
-        that is not known raises `oteval.evaluators.outline.Unread`, and the run is read.
+        The result equals that of `evaluate`. By default it calls `evaluate`. Reading unknown data
+        raises `oteval.evaluators.outline.Unread`, and the whole run is then read.
 
         Raises:
             NotEvaluated: The trace lacks data for a verdict.
@@ -370,16 +370,16 @@ class Evaluator(ABC):
         """Evaluate a trajectory.
 
         Args:
-            outputs: The trajectory, in any form of `oteval.evaluators.messages`. Of a
-                `Trajectory` the whole conversation is looked at, and its usage, times, tools and
-                gaps count as well. ``gaps`` beside the messages of a dict count too.
+            outputs: The trajectory, in any form of `oteval.evaluators.messages`. For a
+                `Trajectory`, the whole conversation counts, with its usage, times, tools and gaps.
+                For a dict, ``gaps`` next to the messages count as well.
             reference_outputs: The expected outputs, for an evaluator that compares; an `AnyOf` if
                 several are accepted.
             inputs: Not used.
             **extra: Not used.
 
         Returns:
-            ``key``, ``score`` (a bool where there is a pass; None where it could not be
+            ``key``, ``score`` (a bool for a pass or a fail; None if the trajectory could not be
             evaluated), ``comment`` (None for a pass) and ``metadata``.
 
         Raises:
@@ -431,7 +431,7 @@ class Evaluator(ABC):
             return EvaluationResult(status="error", comment=str(error), metadata=metadata)
 
     def _run_of(self, outputs: Any) -> Trajectory | None:
-        """The run of a call; None if messages alone are known, and show the calls.
+        """The run of a call; None if only messages are known and they show the calls.
 
         Raises:
             InputError: The messages cannot be read; the text names the place.
@@ -450,7 +450,7 @@ class Evaluator(ABC):
         return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
 
     def figure_of(self, result: EvaluationResult) -> float | bool | None:
-        """The score that callers get: a bool where there is a pass."""
+        """The score that callers get: a bool if the result passes or fails."""
         return result.score if result.passed is None else result.passed
 
     async def acall(self, **case: Any) -> dict[str, Any]:
@@ -478,7 +478,7 @@ class Evaluator(ABC):
 
 
 def _tools_beside(outputs: Any) -> tuple[Mapping[str, Any], ...]:
-    """The definitions beside the messages; those of a `Trajectory` are its runs'."""
+    """The definitions next to the messages; for a `Trajectory`, the definitions of its runs."""
     if isinstance(outputs, Trajectory):
         return ()
     tools = field_of(outputs, "tools") if not isinstance(outputs, (list, tuple)) else None

@@ -48,7 +48,7 @@ def named_partial(function: Callable[..., Any], name: str, *args: Any) -> Any:
     """A function with its first arguments filled in, under a name; it can be pickled.
 
     Frameworks ask `inspect.iscoroutinefunction`, which sees through a partial of a coroutine
-    function, and take the name for that of the score.
+    function, and use the function's name as the name of the score.
     """
     partial: Any = functools.partial(function, *args)
     partial.__name__ = partial.__qualname__ = name
@@ -81,7 +81,7 @@ def async_variant(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R
 
 
 def fixed(evaluator: Evaluator) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Give a function the evaluator that it calls, by which callers know its configuration."""
+    """Attach to a function the evaluator that it calls, so that callers see its configuration."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         function.evaluator = evaluator  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ def fixed(evaluator: Evaluator) -> Callable[[Callable[P, R]], Callable[P, R]]:
 def with_options_of(
     evaluator: Callable[P, Any],
 ) -> Callable[[Callable[..., R]], Callable[P, R]]:
-    """Give a function the signature of an evaluator's class, whose options it passes on."""
+    """Show the options of an evaluator's class as the signature of a function that takes them."""
 
     def decorate(function: Callable[..., R]) -> Callable[P, R]:
         # `inspect.signature` looks here.

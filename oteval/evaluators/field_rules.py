@@ -1,8 +1,8 @@
-"""Arguments of which some fields are compared in their own way, and the others as usual.
+"""Compares some fields of arguments in a special way, and all other fields as usual.
 
-A **comparison** is the way of one field: within a tolerance, by a language model, or not at all.
-Lists on the way to a field add no component to its path: ``items.price`` is the price of each item.
-A field that only one side has is a mismatch, unless it is ignored.
+A **comparison** is the way to compare one field: within a tolerance, by a language model, or not at
+all. Lists on the way to a field add no component to its path: ``items.price`` is the price of each
+item. A field that only one side has is a mismatch, unless it is ignored.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FieldJudge(Protocol):
 
         Raises:
             NotEvaluated: The budget is spent.
-            JudgeError: The model gives no valid answer.
+            JudgeError: The model returns no valid answer.
         """
         ...
 
@@ -71,7 +71,7 @@ class FieldComparison(ABC):
 
     @abstractmethod
     def describe(self) -> Any:
-        """The JSON value by which equal comparisons are told from others."""
+        """The JSON value that equal comparisons share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Judged(FieldComparison):
     criterion: str
 
     def problem(self, path: str, out: Any, ref: Any) -> str | None:
-        """Return both values and the model's reasoning where it says that they differ."""
+        """Return both values and the model's reasoning, if the model finds a difference."""
         if same(out, ref):
             return None
         answer = self.judge.ask(path, self.criterion, out, ref)
@@ -173,12 +173,12 @@ class Judged(FieldComparison):
 
 @dataclass(frozen=True, slots=True)
 class ByField(Rule):
-    """Some fields are compared in their own way, all others by a rule.
+    """Compares some fields in a special way, and all other fields by a rule.
 
     Attributes:
         fields: The comparisons by dotted path.
         rule: How all other fields are compared: exactly or tolerantly.
-        missing_ok: Whether a field of `fields` that neither side has counts as equal.
+        missing_ok: Whether a field of `fields` counts as equal if neither side has it.
     """
 
     fields: dict[str, FieldComparison] = field(default_factory=dict)
@@ -198,7 +198,7 @@ class ByField(Rule):
         return self.explain(out, ref) is None
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """The first field that differs; those that a model compares come last."""
+        """The first field that differs; fields that a model compares come last."""
         questions: list[tuple[str, Judged, Any, Any]] = []
         problem = next(self._problems(out, ref, "", "", questions), None)
         if problem is not None:
@@ -213,7 +213,7 @@ class ByField(Rule):
         return None
 
     def describe(self) -> Any:
-        """The comparisons, and the rule of the others."""
+        """The comparisons, and the rule of all other fields."""
         fields = {path: self.fields[path].describe() for path in sorted(self.fields)}
         fallback = self.rule.describe()
         return {"by_field": fields, "others": fallback, "missing_ok": self.missing_ok}
@@ -221,7 +221,7 @@ class ByField(Rule):
     def _problems(
         self, out: Any, ref: Any, path: str, name: str, questions: list[Any]
     ) -> Iterator[str]:
-        """Yield the differences, and add those that a model decides to the questions.
+        """Yield the differences. Fields that a model compares are added to the questions.
 
         Args:
             out: The output's value.

@@ -34,9 +34,9 @@ class FunctionEvaluator(Evaluator):
 
     Attributes:
         call: ``package.module:function``, importable from the folder of oteval.yaml. It is called
-            with those of ``outputs``, ``reference_outputs``, ``inputs`` and ``trajectory`` that it
-            takes.
-        timeout: After how long to give up on it: seconds, or a text such as ``5s``.
+            with the arguments that it takes, out of ``outputs``, ``reference_outputs``, ``inputs``
+            and ``trajectory``.
+        timeout: How long to wait for a call: seconds, or a text such as ``5s``.
         function: The function itself.
     """
 
@@ -77,7 +77,7 @@ class FunctionEvaluator(Evaluator):
 
 
 def result_of(value: Any) -> EvaluationResult:
-    """The result that a function's return value stands for.
+    """The result that a function's return value describes.
 
     Raises:
         TypeError: The value is not a result.
@@ -134,7 +134,7 @@ def load_function(reference: str) -> Callable[..., Any]:
 def code_version(function: Callable[..., Any]) -> str:
     """A hash of a function's source, so that changed code is a new version.
 
-    For a callable object, it is the hash of its class; without source, of its name.
+    For a callable object, it is the hash of its class. Without source, it is the hash of its name.
     """
     for source in (function, type(function)):
         with suppress(OSError, TypeError):
@@ -149,7 +149,7 @@ def _digest(text: str) -> str:
 def call_with(
     function: Callable[..., Any], available: Mapping[str, Any], timeout: float | None = None
 ) -> Any:
-    """Call a function with those of the available keyword arguments that it takes.
+    """Call a function with the available keyword arguments that it takes.
 
     Args:
         function: The function, synchronous or not.

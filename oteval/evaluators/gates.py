@@ -1,6 +1,6 @@
-"""Gates over scores: the figures that they must reach.
+"""Gates over scores: the figures that scores must reach.
 
-A figure that is not there meets no gate: an evaluator that raises on every run has no pass rate.
+A missing figure meets no gate: an evaluator that raises on every run has no pass rate.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ class Tally:
 
 @dataclass(frozen=True)
 class GateResult:
-    """Whether a gate held, and why not.
+    """Whether a gate was met, and why not.
 
     Attributes:
         evaluator: The evaluator's name.
-        passed: Whether it held.
+        passed: Whether it was met.
         comment: Every requirement with the actual figure.
     """
 
@@ -101,8 +101,8 @@ class GateResult:
 def worst_first(tallies: Iterable[Tally]) -> list[Tally]:
     """Return tallies in the order of interest.
 
-    Evaluators with failures or errors come first, the lowest pass rate on top, then those that
-    could not evaluate any run, then the others.
+    Evaluators with failures or errors come first, the lowest pass rate on top. Evaluators that
+    could not evaluate any run follow, then all others.
     """
 
     def rank(counted: Tally) -> tuple[int, float]:
@@ -121,7 +121,7 @@ def check_gate(
     min_evaluated: int = 1,
     max_errors: int | None = None,
 ) -> GateResult:
-    """Whether a tally meets a gate; a figure that is not there does not.
+    """Whether a tally meets a gate; a missing figure does not.
 
     Args:
         counted: The evaluator's scores.

@@ -36,7 +36,7 @@ def reordered_lists(
         ref: The reference's calls.
         spec: The configuration.
         extra: The output's calls that count and have no counterpart.
-        missing: The reference's calls likewise.
+        missing: The reference's calls that count and have no counterpart.
 
     Returns:
         By tool, the dotted paths of the lists, as the option ``sets`` takes them.
@@ -70,7 +70,7 @@ def call_lists(rule: Rule, out: Any, ref: Any) -> list[str]:
         ref: The reference's arguments.
 
     Returns:
-        The paths; empty where the arguments match, or differ in more than the order of lists.
+        The paths; empty if the arguments match, or differ in more than the order of lists.
     """
     try:
         if not (holds_list(out) and holds_list(ref)):
@@ -97,14 +97,14 @@ def option_for(rule: Rule, paths: Sequence[str]) -> str:
 
 
 def may_hold_lists(out: CallTable, i: int, ref: CallTable, j: int) -> bool:
-    """Whether the arguments of both calls may hold a list; it takes no parsing."""
+    """Whether the arguments of both calls may contain a list; decided without parsing."""
     if out.textual and "[" not in out.raw[i]:
         return False
     return bool(_with_lists(out, (i,)) and _with_lists(ref, (j,)))
 
 
 def _with_lists(table: CallTable, calls: Sequence[int]) -> list[int]:
-    """The calls whose arguments may hold a list."""
+    """The calls whose arguments may contain a list."""
     raw = table.raw
     if table.textual:
         return [call for call in calls if "[" in raw[call]]

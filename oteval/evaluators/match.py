@@ -2,8 +2,8 @@
 
 An evaluator is called with keywords, ``(*, outputs, reference_outputs, inputs=None, **extra)``,
 and returns a dict with exactly ``key``, ``score``, ``comment`` and ``metadata``. The score is a
-bool unless `score_type` asks for a figure; the comment is None exactly for a pass. Unknown
-keywords are ignored. `oteval.compare` gives the same verdict without the dict.
+bool unless `score_type` names a figure; the comment is None exactly for a pass. Unknown keywords
+are ignored. `oteval.compare` returns the same verdict without the dict.
 
 The fixed functions (`trajectory_unordered_match` and so on) ignore arguments, except
 `trajectory_strict_match`, which compares them by default.
@@ -67,18 +67,18 @@ __all__ = [
 ScoreType = Literal["bool", "f1", "recall", "precision"]
 SCORE_TYPES: tuple[ScoreType, ...] = ("bool", "f1", "recall", "precision")
 
-# The most calls of references that outlines tell apart: each is looked for in every call.
+# The most calls of references that outlines distinguish: each is compared with every call.
 _TOLD_APART = 64
 
 _ArgsInConfig = Literal["exact", "ignore", "subset", "superset", "tolerant"] | dict[str, Any]
 
 
 class FigureMatch(Evaluator):
-    """A comparison with a reference: it passes or fails, or a figure of it is the score.
+    """A comparison with a reference: it passes or fails, or one of its figures is the score.
 
     Attributes:
         score_type: The score: ``bool``, or a figure.
-        threshold: From which figure on a stored run passes.
+        threshold: The lowest figure with which a stored run passes.
     """
 
     score_type: ScoreType
@@ -118,20 +118,20 @@ class TrajectoryMatch(FigureMatch):
             ``{tolerant: {sets: [field]}}``; `oteval.evaluators.args` lists the forms.
         tool_args_match_overrides: Per tool, the form to use instead: a mode, a list of the fields
             to compare, or a mapping.
-        view: Which calls count: ``all``; ``writes``, those to tools that change something;
-            ``effects``, of the output's writes only those that did not fail.
+        view: Which calls count: ``all``; ``writes``, the calls to tools that change something;
+            ``effects``, the same without the output's failed writes.
         effect_tools: The tools that change something. Tool definitions of a trajectory that carry
             ``readOnlyHint`` are used as well.
-        error_pattern: A regular expression. A tool result whose text it matches is an error, and
-            only flags count besides; by default the result must report an error or begin as one.
+        error_pattern: A regular expression. Only results whose text it matches, or that are
+            flagged, are errors. By default a result must report an error or begin like one.
         score_type: The score: ``bool``, or the figure ``f1``, ``recall`` or ``precision``.
-        strict_order: Whether strict compares the order inside a message too.
-        missing_ok: Whether a compared field that is missing on both sides counts as equal.
-        threshold: From which score on a stored run passes, unless `score_type` is ``bool``.
+        strict_order: Whether strict also compares the order inside a message.
+        missing_ok: Whether a compared field counts as equal if both sides lack it.
+        threshold: The lowest score with which a stored run passes, unless `score_type` is ``bool``.
         judge: The language model that compares fields that are ``judged``: ``model`` and more
             options of ``type: judge``, such as ``max_cost``. In Python also with
             ``api_key``, or a judge of `create_llm_as_judge`.
-        spec: The comparison that these options ask for.
+        spec: The comparison that these options describe.
     """
 
     type: ClassVar[str] = "trajectory_match"
@@ -258,7 +258,7 @@ class TrajectoryMatch(FigureMatch):
     ) -> EvaluationResult:
         outputs: Any = messages
         if spec.view != "all":
-            # The tool definitions go along: they may say which tools change something.
+            # The tool definitions are passed on: they may name the tools that change something.
             outputs = replace(run, tail=tuple(messages), history=None, new_from=0)
         return self.result_of(compare(outputs, reference, spec))
 
@@ -327,7 +327,7 @@ class TrajectoryMatch(FigureMatch):
 
 
 class AsyncTrajectoryMatch(TrajectoryMatch):
-    """A `TrajectoryMatch` whose argument forms may hold coroutine functions."""
+    """A `TrajectoryMatch` whose argument forms may contain coroutine functions."""
 
     awaits_functions: ClassVar[bool] = True
     answers: ClassVar[FunctionAnswers | None] = None
@@ -404,7 +404,7 @@ def create_async_trajectory_match_evaluator(**options: Any) -> AsyncEvaluator[Tr
         **options: The options of `TrajectoryMatch`.
 
     Returns:
-        The evaluator; its ``evaluator`` attribute holds the configuration.
+        The evaluator; its ``evaluator`` attribute contains the configuration.
 
     Raises:
         ConfigError: An option is wrong; the text names it and the values to use.
@@ -413,7 +413,7 @@ def create_async_trajectory_match_evaluator(**options: Any) -> AsyncEvaluator[Tr
 
 
 def _field_judge(value: Any) -> Any:
-    """The judge of an option; judges take long to import, so that few evaluators do."""
+    """The judge of an option; imported only when needed, because judges take long to import."""
     from .judge.field_judge import field_judge
 
     return field_judge(value)
@@ -445,7 +445,7 @@ def trajectory_strict_match(
 
     Args:
         outputs: The trajectory.
-        reference_outputs: The trajectory that was wanted.
+        reference_outputs: The expected trajectory.
         inputs: Not used.
         tool_call_args_exact_match: False to ignore the arguments.
         **extra: Not used.

@@ -1,4 +1,4 @@
-"""Measures of runs that a check defines: monitors watch the figure of the check of that name."""
+"""Measures of runs, each defined by a check: a monitor watches the figure of the check."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ or an object of any library. The caller's objects are only read.
 
 Anthropic and GenAI put tool results into a user's message; they become tool messages, one for
 each result, before the user's text in the same message. **Absent** arguments (None, blank
-text) are an empty object; only our own `ToolCall` can say that arguments were not captured.
+text) are an empty object; only our own `ToolCall` can mark arguments as not captured.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def to_messages(value: Any, place: str = "messages") -> tuple[Message, ...]:
 
 
 def entries(value: Any, name: str) -> tuple[Sequence[Any], str]:
-    """The list of messages that a value holds, still in their own form.
+    """The list of messages in a value, still in their own form.
 
     Args:
         value: As for `to_messages`.
@@ -48,7 +48,7 @@ def entries(value: Any, name: str) -> tuple[Sequence[Any], str]:
         The messages, and the name of their list in error messages.
 
     Raises:
-        InputError: The value holds no list of messages.
+        InputError: The value contains no list of messages.
     """
     if isinstance(value, (list, tuple)):
         return value, name
@@ -87,7 +87,7 @@ def _entries_of_mapping(value: Mapping[str, Any], name: str) -> tuple[Sequence[A
 
 
 def is_message(value: Any) -> bool:
-    """Whether a value is one message, in any form that tells its role; a run is none."""
+    """Whether a value is one message, in any form that shows its role; a run is not a message."""
     if isinstance(value, Message):
         return True
     data = None if isinstance(value, (str, list, tuple)) else plain_data(value)

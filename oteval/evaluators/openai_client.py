@@ -18,7 +18,7 @@ def model_name(model: str, base_url: str | None, instead: str) -> str:
     """A model's name without the prefix ``openai:``.
 
     Args:
-        model: ``openai:NAME``; at a server of the user's own any name.
+        model: ``openai:NAME``; for the user's own server any name.
         base_url: The server's address, or None for OpenAI's.
         instead: The argument that users of another provider pass instead, for the error message.
 
@@ -37,7 +37,7 @@ def model_name(model: str, base_url: str | None, instead: str) -> str:
 def open_client(
     base_url: str | None, api_key: str | None, *, timeout: float, max_retries: int = 2
 ) -> Any:
-    """An ``openai.OpenAI`` client; a server of the user's own needs no key.
+    """An ``openai.OpenAI`` client; the user's own server needs no key.
 
     Args:
         base_url: The server's address; else ``OPENAI_BASE_URL``.

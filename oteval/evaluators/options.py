@@ -1,9 +1,9 @@
 """The options of an evaluator, read from the fields of its class.
 
-Each option is declared once, as a field of a keyword-only dataclass: the annotation says which
-values it may have, the default whether it may be left out, and the ``Attributes:`` section of the
-class's docstring describes it. From that follow the check of constructor arguments, the keys of
-oteval.yaml, the JSON schema and the tables of the documentation.
+Each option is declared once, as a field of a keyword-only dataclass: the annotation limits its
+values, a default makes it optional, and the ``Attributes:`` section of the class's docstring
+describes it. The check of constructor arguments, the keys of oteval.yaml, the JSON schema and the
+tables of the documentation follow from this declaration.
 
 Pydantic validates, and is imported when a first option is checked: importing an evaluator stays
 cheap.
@@ -46,12 +46,12 @@ __all__ = [
 
 
 class InConfig(NamedTuple):
-    """How an option is written in oteval.yaml, where that differs from Python.
+    """How an option is written in oteval.yaml, if that differs from Python.
 
     Attributes:
         key: Its key; None for an option that only Python has, "" for the option's own name.
         form: Its type there; None for the same.
-        is_file: Whether the value is the path of a JSON file that holds the option.
+        is_file: Whether the value is the path of a JSON file that contains the option.
     """
 
     key: str | None = ""
@@ -75,7 +75,7 @@ class _Constraints:
 
 
 class _DurationText:
-    """Accepts a text such as ``30s`` beside a number of seconds."""
+    """Accepts a text such as ``30s`` as well as a number of seconds."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -144,7 +144,7 @@ class Option(NamedTuple):
         form: Its type in oteval.yaml, with constraints.
         default: Its default; `dataclasses.MISSING` for a required option.
         description: Its meaning.
-        is_file: Whether oteval.yaml names a JSON file that holds the value.
+        is_file: Whether oteval.yaml names a JSON file that contains the value.
     """
 
     name: str
@@ -267,7 +267,7 @@ _FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, 
 
 
 def describe_options(evaluator: Evaluator) -> Mapping[str, Any]:
-    """The values of an evaluator's options but its key, by name."""
+    """The values of an evaluator's options by name, without its key."""
     return {
         option.name: getattr(evaluator, option.name)
         for option in options_of(type(evaluator))

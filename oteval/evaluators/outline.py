@@ -1,11 +1,12 @@
-"""Runs of which only an outline is known: some columns of the store, but not the messages.
+"""Runs known only by an outline: some columns of the store, but not the messages.
 
-An evaluator sees such a run as any other, with the same attributes. Reading one that the outline
-does not have raises `Unread`, and the run is then read and evaluated as a whole. A result without
-`Unread` is therefore the one that the whole run would get.
+For an evaluator, such a run has the same attributes as any other run. Reading an attribute that the
+outline lacks raises `Unread`, and the run is then read and evaluated as a whole. A result without
+`Unread` therefore equals the result of the whole run.
 
-Comments on failed runs mostly show arguments. `CallArguments` tells which ones an evaluator reads,
-so that only these are read, and runs that agree in them get the same result.
+Comments on failed runs mostly show arguments. `CallArguments` records the arguments that an
+evaluator reads, so that no others are read, and runs with the same arguments there get the same
+result.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NUMBERS = ("UBIGINT", "BIGINT")
 class Unread(BaseException):
     """The outline of a run lacks data that its evaluation needs.
 
-    This is not an `Exception`, because evaluators may handle those.
+    This is not an `Exception`, because evaluators may handle exceptions.
     """
 
 
@@ -34,10 +35,10 @@ class CallArguments:
     """The arguments of a run's calls, by the numbers of the calls.
 
     Args:
-        arguments: The arguments; None where they were not read.
+        arguments: The arguments; None if they were not read.
 
     Attributes:
-        asked: The numbers of the calls whose arguments were asked for, in this order.
+        asked: The numbers of the calls whose arguments were requested, in this order.
     """
 
     def __init__(self, arguments: Sequence[Any] | None = None) -> None:
@@ -57,7 +58,7 @@ class CallArguments:
 
 
 class _KnownPart:
-    """A value of which some attributes are known."""
+    """A value with some known attributes."""
 
     def __init__(self, **attributes: Any) -> None:
         vars(self).update(attributes)
@@ -76,7 +77,7 @@ class _KnownPart:
 
 
 class _KnownCall(_KnownPart):
-    """A call of which the name, perhaps the hash, and perhaps the arguments are known."""
+    """A call whose name is known, and perhaps its hash and its arguments."""
 
     def __init__(self, index: int, call_arguments: CallArguments, **attributes: Any) -> None:
         super().__init__(_index=index, _call_arguments=call_arguments, **attributes)
@@ -100,7 +101,7 @@ def run_of(outline: Outline, arguments: CallArguments, attribute: str = "") -> T
         attribute: The attribute that `OutlineRequest` named.
 
     Raises:
-        Unread: A tool's name cannot be told from its column.
+        Unread: The column does not show a tool's name.
     """
     # Columns have lone surrogates as escapes.
     if any("\\u" in name for name in outline["call_names"]):

@@ -18,12 +18,12 @@ _CAPTURED = object()
 
 
 def compares_hashes(rule: Rule) -> bool:
-    """Whether a rule needs no more of the arguments than whether they are equal."""
+    """Whether a rule only needs to know whether the arguments are equal."""
     return rule.blind or rule.by_value
 
 
 def call_hashes(messages: Iterable[Message]) -> list[int | None]:
-    """The hash of each call, as the store has it; None where arguments are not known."""
+    """The hash of each call, as stored; None if its arguments are not known."""
     calls = (call for message in messages for call in message.tool_calls)
     return [
         None if call.arguments is None else call_hash(call.name, call.arguments) for call in calls
@@ -83,7 +83,7 @@ class OutlinedCalls(CallTable):
         raise Unread("arguments")
 
     def captured(self, call: int) -> bool:
-        """Whether the trace holds the call's arguments."""
+        """Whether the trace contains the call's arguments."""
         if call in self._keys:
             return self.raw[call] is not None
         return self.arguments(call) is not None

@@ -2,7 +2,7 @@
 
 A reference often lists only the question and the calls, all calls in one message. Next to it, each
 message of the run would differ. Therefore both sides get one message for each call, and the run
-loses the kinds of messages that the reference has none of.
+loses the kinds of messages that the reference lacks.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ANSWERS, _REMARKS = "answers", "text beside calls"
 
 @dataclass(frozen=True, slots=True)
 class ComparedStep:
-    """A message, or one call of a message that has several.
+    """A message, or one of several calls of a message.
 
     Attributes:
         message: The message with at most one call.
         at: The index of the message that it was made from.
-        call_at: The index of its call in that message; None if that has at most one.
+        call_at: The index of its call in that message; None if the message has at most one call.
     """
 
     message: Message
@@ -49,8 +49,8 @@ def in_reference_form(
         reference: The messages of the reference.
 
     Returns:
-        The steps of the run, those of the reference, and the kinds of messages of the run that the
-        reference has none of, which are left out, such as ``tool results``.
+        The steps of the run, the steps of the reference, and the kinds of messages that were left
+        out because the reference lacks them, such as ``tool results``.
     """
     expected = _steps(reference)
     kinds = {_kind(step.message) for step in expected} | {_CALLS}

@@ -1,4 +1,4 @@
-"""The evaluators by their ``type`` in oteval.yaml: oteval's own, and those of other packages.
+"""The evaluators by their ``type`` in oteval.yaml: oteval's own, and evaluators of other packages.
 
 Every module in `oteval.evaluators.checks` is searched, so that a new check needs no entry
 anywhere. Another package adds its evaluators by entry points of the group ``oteval.evaluators``,
@@ -7,7 +7,7 @@ named for the type::
     [project.entry-points."oteval.evaluators"]
     word_limit = "my_package.checks:WordLimit"
 
-They are imported when their type is used, so a broken one harms nobody else.
+They are imported when their type is used, so a broken evaluator does not affect the others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMMON = frozenset({"name", "type", "where", "sample", "scope", "reference"})
 
 
 def evaluator_types() -> list[str]:
-    """All types, sorted; of other packages those that they announce."""
+    """All types, sorted, including the types that other packages announce."""
     return sorted({*_OWN_MODULES, *_checks(), *announced_evaluators()})
 
 
@@ -61,7 +61,7 @@ def evaluator_class(kind: str) -> type[Evaluator]:
 
 
 def load_all() -> tuple[dict[str, type[Evaluator]], list[str]]:
-    """The classes by type, and the errors of those that cannot be loaded."""
+    """The classes by type, and the errors of classes that cannot be loaded."""
     classes, problems = {}, []
     for kind in evaluator_types():
         try:

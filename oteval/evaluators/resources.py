@@ -31,7 +31,7 @@ class Resources(NamedTuple):
             Raises `ConfigError`.
         environment: Environment variables.
         stored_calls: Returns the stored calls of language models, given the class of a call; None
-            where none are stored.
+            if no calls are stored.
         spent_today: Returns the cost of its model calls since midnight UTC, in US dollars.
         is_budgeted: Whether the evaluator keeps its own budget; in live scoring the server does.
         request_limit: A limit on requests to models that several processes share.

@@ -1,7 +1,7 @@
 """Listeners for the results of evaluators, such as tests that log them.
 
-An evaluator hands its result to `observed` on the way out. Where nobody listens that costs a
-look at a list; where somebody does, the caller gets the same result all the same.
+An evaluator passes its result to `observed` before it returns. Without listeners, that costs one
+check of a list. With listeners, the caller still gets the same result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LANGSMITH = "langsmith.testing._internal"
 
 
 def observed(result: Result) -> Result:
-    """An evaluator's result, after those who listen have heard of it.
+    """An evaluator's result, after the listeners have been called.
 
     Args:
         result: ``key``, ``score``, ``comment`` and ``metadata``; results without a key, such as
@@ -61,8 +61,8 @@ def unheard() -> Iterator[None]:
 def _tell_langsmith(result: Mapping[str, Any]) -> None:
     """Log a result as feedback of the LangSmith test that is running, if one is.
 
-    It is never imported here: if it is not loaded, no such test can be running. The variable is the
-    one that LangChain's own evaluators look at.
+    It is never imported here: if it is not loaded, no such test can be running. LangChain's own
+    evaluators look at the same variable.
     """
     internal = sys.modules.get(_LANGSMITH)
     case = getattr(internal, "_TEST_CASE", None)

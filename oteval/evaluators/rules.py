@@ -1,13 +1,13 @@
-"""How the arguments of two calls of the same tool are compared: one small class a way.
+"""How the arguments of two calls of the same tool are compared: one small class per way.
 
 A **rule** always sees the output's arguments first and the reference's second, whatever the
-trajectory mode. It says whether they match, and when they do not, why.
+trajectory mode. It decides whether they match, and explains why they do not.
 
-- An *equality* has a key that matching arguments share: a matching then takes linear time.
-- One *by value* matches arguments exactly when they are equal values.
-- A *preorder* lets everything match itself and carries over (a in b, b in c: a in c), so that
-  equal arguments may be paired off before anything else is compared.
-- A *blind* rule compares nothing; only it accepts arguments that the trace does not hold.
+- An *equality* has a key that matching arguments share, so a matching takes linear time.
+- A rule *by value* matches arguments exactly when they are equal values.
+- A *preorder* is reflexive and transitive (a in b, b in c: a in c), so equal arguments may be
+  paired before anything else is compared.
+- A *blind* rule compares nothing; only it accepts arguments that the trace does not contain.
 
 `oteval.evaluators.args` makes rules of a user's options. Arguments other than objects (text that is
 not valid JSON) are compared whole by every rule.
@@ -42,7 +42,7 @@ __all__ = [
     "how_they_differ",
 ]
 
-# A JSON number, no longer than any that people write; Python parses it without surprises.
+# A JSON number of a length that people write; Python parses it without surprises.
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
 
 
@@ -73,16 +73,16 @@ class Rule:
         return key is not None and key == self.key(ref)
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """Return one line that says where the two differ; None where they match."""
+        """Return one line that shows where the two differ; None if they match."""
         difference = next(differences(out, ref, same), None)
         return None if difference is None else how_they_differ(*difference)
 
     def compared(self, args: Any) -> Any:
-        """The value of the arguments that is compared; None where no value says it all."""
+        """The value that is compared; None if no single value describes the comparison."""
         return args
 
     def describe(self) -> Any:
-        """The JSON value by which equal rules are told from others."""
+        """The JSON value that equal rules share."""
         return self.mode
 
 
@@ -152,7 +152,7 @@ class Superset(Subset):
 
 @dataclass(frozen=True, slots=True)
 class Tolerant(Rule):
-    """Equality up to the way things are written.
+    """Equality that ignores differences in notation.
 
     A string that is a JSON number equals that number (``"1.0"`` and ``1``; not ``"007"``). Case,
     runs of white space and the forms of Unicode (NFKC: full width, ligatures, composed accents) do
@@ -166,14 +166,14 @@ class Tolerant(Rule):
     mode: ClassVar[str] = "tolerant"
 
     def key(self, args: Any) -> Hashable:
-        """The text of the arguments, written in the one tolerated way."""
+        """The text of the arguments in normalised notation."""
         try:
             return canonical_key(self.fold(args, ""))
         except RecursionError:
             return None
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """The first place where they differ by more than the way of writing."""
+        """The first place where they differ by more than notation."""
         folded = self.fold(out, ""), self.fold(ref, "")
         difference = next(differences(*folded, same), None)
         if difference is None:
@@ -183,7 +183,7 @@ class Tolerant(Rule):
         return how_they_differ(path, out, ref)
 
     def compared(self, args: Any) -> Any:
-        """The arguments, written in the one tolerated way."""
+        """The arguments in normalised notation."""
         return self.fold(args, "")
 
     def describe(self) -> Any:
@@ -191,7 +191,7 @@ class Tolerant(Rule):
         return {"tolerant": {"sets": sorted(self.sets), "unicode": "NFKC"}}
 
     def fold(self, value: Any, path: str) -> Any:
-        """A value, written in the one tolerated way.
+        """A value in normalised notation.
 
         Args:
             value: The value.
@@ -207,7 +207,7 @@ class Tolerant(Rule):
             return {key: self.fold(item, f"{under}{key}") for key, item in value.items()}
         if isinstance(value, (list, tuple)):
             items = [self.fold(item, path) for item in value]
-            # A tuple is compared as a whole, by `differences` too.
+            # A tuple is compared as a whole, also by `differences`.
             keys = {canonical_key(item) or "" for item in items}
             return tuple(sorted(keys)) if path in self.sets else items
         return value
@@ -217,13 +217,12 @@ class Tolerant(Rule):
 class Fields(Rule):
     """Only the given fields are compared, each for deep equality.
 
-    A field that is missing on one side only is a mismatch. One that neither side has is equal,
-    as in agentevals, unless `missing_ok` is False.
-    No fields at all compare nothing.
+    A field that only one side has is a mismatch. As in agentevals, a field that neither side has
+    counts as equal, unless `missing_ok` is False. An empty list of fields compares nothing.
 
     Attributes:
         paths: Dotted paths of the fields.
-        missing_ok: Whether a field that neither side has counts as equal.
+        missing_ok: Whether a field counts as equal if neither side has it.
     """
 
     paths: tuple[str, ...] = ()
@@ -237,7 +236,7 @@ class Fields(Rule):
         return not self.paths
 
     def key(self, args: Any) -> Hashable:
-        """The fields' texts; None where a field that must be there is not."""
+        """The fields' texts; None if a required field is missing."""
         if self.paths and not isinstance(args, dict):
             return canonical_key(args)
         keys: list[str | None] = []
@@ -263,7 +262,7 @@ class Fields(Rule):
         return None
 
     def compared(self, args: Any) -> Any:
-        """The fields that there are, by path."""
+        """The existing fields, by path."""
         if not isinstance(args, dict):
             return args
         values = {path: lookup(args, path) for path in self.paths}
@@ -276,7 +275,7 @@ class Fields(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Patterns(Rule):
-    """The output's fields must fit patterns; the reference's arguments are not looked at.
+    """The output's fields must fit patterns; the reference's arguments are ignored.
 
     Attributes:
         fields: Dotted path and pattern. The whole value must fit; values other than strings are
@@ -354,7 +353,7 @@ class Custom(Rule):
     """The user's own function decides.
 
     It is called with both sides' arguments. If a side's arguments are not an object and the
-    function fails on that, the calls do not match; other exceptions are the caller's to see.
+    function fails on that, the calls do not match; other exceptions reach the caller.
 
     Attributes:
         function: Called as ``function(output_args, reference_args)``; truthy means a match.

@@ -1,8 +1,8 @@
-"""The run that a caller passes to an evaluator, where more than its messages is known.
+"""The run that a caller passes to an evaluator, if more than its messages is known.
 
 A caller may pass a `Trajectory`, or a dict in the form of `Trajectory.as_dict`, whose ``gaps`` name
-content that its messages lack. Of messages alone, `oteval.model.gaps_of_calls` tells whether they
-are the whole run.
+content that its messages lack. For messages alone, `oteval.model.gaps_of_calls` decides whether
+they are the whole run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["gaps_beside", "passed_run"]
 def passed_run(outputs: Any, name: str = "outputs", run_id: str = "") -> Trajectory:
     """The run that a caller passed.
 
-    Of messages, it has the gaps beside them, and that of calls which they do not show.
+    A run made from messages has the gaps next to them, and a gap for calls that they do not show.
 
     Args:
         outputs: A trajectory in any form of `oteval.evaluators.messages`.
@@ -38,9 +38,10 @@ def passed_run(outputs: Any, name: str = "outputs", run_id: str = "") -> Traject
 
 
 def gaps_beside(outputs: Any) -> tuple[Gap, ...]:
-    """The gaps beside the messages of a dict; none if it has no list of gaps.
+    """The gaps next to the messages of a dict; empty if it has no list of gaps.
 
-    Items that cannot be read stand for unknown content; without messages they are an agent's data.
+    An unreadable item counts as a gap of unknown content. Without messages, the items are an
+    agent's data.
     """
     gaps = outputs.get("gaps") if isinstance(outputs, Mapping) else None
     if not isinstance(gaps, (list, tuple)):

@@ -47,13 +47,13 @@ def version_of(description: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Scorer:
-    """An evaluator with its name, its version and the runs that it looks at.
+    """An evaluator with its name, its version and the runs that it evaluates.
 
     Attributes:
         name: The score's name.
         version: A hash of everything that the verdict depends on.
         evaluator: The evaluator.
-        where: Which trajectories it looks at.
+        where: The trajectories that it evaluates.
         sample: The share of traces it scores.
         scope: Whether it sees the run's own messages or the whole conversation.
     """
@@ -73,7 +73,7 @@ class Scorer:
     def score(
         self, trajectory: Trajectory, reference: Reference | None, problem: str, time_ns: int
     ) -> Score:
-        """The score of a trajectory, also if the evaluator fails.
+        """The score of a trajectory, even if the evaluator fails.
 
         Args:
             trajectory: The trajectory.
@@ -108,7 +108,7 @@ class Scorer:
     def outlined_result(
         self, run: Trajectory, outline: Outline, reference: Reference | None, problem: str
     ) -> EvaluationResult | None:
-        """The result of a run of which only an outline is known.
+        """The result of a run from its outline alone.
 
         Args:
             run: The run as `oteval.evaluators.outline.run_of` returns it.
@@ -129,7 +129,7 @@ class Scorer:
         try:
             return self._best_match(run, reference, problem, evaluate)
         except (Exception, Unread):
-            return None  # if the evaluator fails, the whole run gives the error
+            return None  # if the evaluator fails, the whole run reports the error
 
     def _best_match(
         self,
@@ -184,7 +184,7 @@ class Scorer:
         )
 
     def _result(self, context: EvaluationContext) -> EvaluationResult:
-        """The result of an evaluation, also if the evaluator fails."""
+        """The result of an evaluation, even if the evaluator fails."""
         try:
             return self.evaluator.evaluate(context)
         except NotEvaluated as reason:

@@ -38,7 +38,7 @@ class MatchSpec:
         mode: How the calls as a whole are compared.
         args: How arguments are compared.
         overrides: The tools whose arguments are compared differently.
-        view: Which calls count: all, those that change something, or those that did.
+        view: Which calls count: all, calls that may change something, or calls that did.
         effect_tools: The tools that change something; None leaves it to tool definitions.
         error_pattern: Searched in the text of a tool's result to see that the call failed; None for
             the rule of `messages.call_outcome`.
@@ -97,13 +97,13 @@ def make_spec(
     Args:
         trajectory_match_mode: One of `MODES`.
         tool_args_match_mode: How arguments are compared: a form of `oteval.evaluators.args`.
-        tool_args_match_overrides: Tool names and the form to use for each instead.
+        tool_args_match_overrides: The forms of single tools, by name.
         view: One of `VIEWS`.
-        effect_tools: The tools that change something, for the views but ``all``.
+        effect_tools: The tools that change something, for all views except ``all``.
         error_pattern: Searched in a result's text to see that the call failed; None for the rule
             of `messages.call_outcome`.
         strict_order: Whether strict compares the order inside a message too.
-        missing_ok: Whether a listed field that neither side has counts as equal.
+        missing_ok: Whether a listed field counts as equal if neither side has it.
         is_async: Whether functions among the overrides may be coroutine functions.
         judge: Asks a language model about judged fields; None if there is none.
 

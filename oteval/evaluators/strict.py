@@ -1,9 +1,9 @@
 """Strict comparison: message by message, with parallel calls as unordered groups.
 
-A **position** is the place of a message, from 0, after results that several providers put into
-one message were given a message each. Under a view only the messages that still hold a call
-are positions. Positions form one **group** when calls in them overlapped in time on either
-side: the calls of a group are compared in any order, roles at each position all the same.
+A **position** is the place of a message, from 0. Several providers put several results into one
+message; here each result has a separate message. Under a view, only messages that still contain a
+call are positions. Positions form one **group** if their calls overlapped in time on either side.
+The calls of a group are compared in any order, but roles are still compared at each position.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StrictMatch(NamedTuple):
     Attributes:
         pairs: The calls matched at their own positions.
         position: The first position that differs, or None.
-        roles: The roles there, None on a side that has no such message.
+        roles: The roles there; None on a side without such a message.
         calls: The output's and the reference's calls there.
         lengths: How many messages the output and the reference have.
     """
@@ -94,7 +94,7 @@ def match_strict(
 
 
 def _first_role(left: list[str], right: list[str]) -> int:
-    """The first position whose roles differ; past the end where none does."""
+    """The first position whose roles differ; past the end if none differs."""
     if left == right:
         return len(left)
     roles = enumerate(zip(left, right, strict=False))
@@ -121,7 +121,7 @@ def _first_unpaired(group: list[int], left: _Side, right: _Side, pairs: Pairs) -
 
 
 def _groups(left: _Side, right: _Side, spec: MatchSpec) -> list[list[int]]:
-    """The positions that hold calls, those compared together in one list."""
+    """The positions with calls; positions that are compared together are in one list."""
     positions = sorted(left.calls.keys() | right.calls.keys())
     if spec.strict_order or not (left.table.times or right.table.times):
         return [[position] for position in positions]
@@ -137,7 +137,7 @@ def _groups(left: _Side, right: _Side, spec: MatchSpec) -> list[list[int]]:
 
 
 def _overlaps(side: _Side) -> list[tuple[int, int]]:
-    """Return pairs of positions that connect all whose calls overlapped in time."""
+    """Return pairs that connect all positions whose calls overlapped in time."""
     times = side.table.times
     spans = sorted(
         (*times[call], position)

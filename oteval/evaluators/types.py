@@ -1,7 +1,7 @@
 """The types that users of agentevals and openevals import, under the same names.
 
 They describe arguments and results for type checkers; nothing here runs. Importing this module
-costs next to nothing: no LangChain message is imported, any message form is accepted.
+costs next to nothing: no LangChain message is imported, and any message form is accepted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class EvaluatorResult(TypedDict):
 
     Attributes:
         key: The score's name.
-        score: A bool for pass or fail, a number, or None where nothing could be evaluated.
+        score: A bool for pass or fail, a number, or None if nothing could be evaluated.
         comment: The reason; None for a pass.
         metadata: Figures behind the score.
         source_run_id: The LangSmith run that the score comes from.

@@ -1,7 +1,7 @@
 """JSON-like values: whether they are equal, where they differ, and how to show them.
 
 A **path** is the dotted way to a value: keys of objects and, in lists, indexes counted from 0.
-A value that is not there is `MISSING`, which differs from null.
+A missing value is `MISSING`, which differs from null.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Difference = tuple[str, Any, Any]
-"""A path, the output's value there and the reference's."""
+"""A path, the output's value and the reference's value there."""
 
 
 _SCALARS = frozenset({str, int})
@@ -55,7 +55,7 @@ def canonical_key(value: Any) -> str | None:
         value: A JSON-like value.
 
     Returns:
-        The text, or None for a value nested too deeply to compare: that one equals nothing.
+        The text, or None for a value that is nested too deeply to compare; it equals nothing.
     """
     try:
         return canonical(value)
@@ -81,7 +81,7 @@ def folded(text: str) -> str:
         The text in Unicode's form NFKC without case, with single spaces.
     """
     if not text.isascii():
-        # Case folding may leave the form, so that it is taken twice.
+        # Case folding may change the form, so the text is normalised twice.
         text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(text.casefold().split())
 
@@ -89,7 +89,7 @@ def folded(text: str) -> str:
 def lookup(value: Any, path: str) -> Any:
     """The value at a dotted path.
 
-    A key that itself holds dots is found as well: the longest key that fits comes first.
+    A key that contains dots is found as well: the longest key that fits is tried first.
 
     Args:
         value: The value to start from.
@@ -134,12 +134,12 @@ def differences(
         out: The output's value.
         ref: The reference's value.
         equal: Compares values that are not both objects or both lists.
-        extra_ok: Whether the output's objects may hold keys that the reference lacks.
-        missing_ok: Whether the output's objects may lack keys that the reference holds.
+        extra_ok: Whether the output's objects may have keys that the reference lacks.
+        missing_ok: Whether the output's objects may lack keys that the reference has.
         path: The path of the two values.
 
     Yields:
-        Path, output value and reference value, `MISSING` where one side has none.
+        Path, output value and reference value; `MISSING` if one side has none.
     """
     if isinstance(out, dict) and isinstance(ref, dict):
         is_strict = equal is same
@@ -170,7 +170,7 @@ def differences(
 
 
 def holds_list(value: Any) -> bool:
-    """Whether a value is a list of several items, or holds one."""
+    """Whether a value is a list of several items, or contains such a list."""
     if isinstance(value, dict):
         return any(map(holds_list, value.values()))
     if isinstance(value, (list, tuple)):
@@ -179,7 +179,7 @@ def holds_list(value: Any) -> bool:
 
 
 def sorted_lists(value: Any) -> Any:
-    """A value with the items of all lists in one order, whatever order they came in."""
+    """A value with the items of all lists in one fixed order."""
     if isinstance(value, dict):
         return {key: sorted_lists(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,15 +1,15 @@
 """Views: which calls of the two sides are compared.
 
 - ``all``: every call.
-- ``writes``: calls of tools that change something. A tool does when it is declared so
-  (``effect_tools``), or when its definition carries MCP's hint ``readOnlyHint: false``.
-- ``effects``: the same for the reference; of the output's writes only those that did not fail.
-  `messages.call_outcome` or the option ``error_pattern`` tells whether a call failed. A call
+- ``writes``: calls of tools that change something. A tool does if ``effect_tools`` lists it, or if
+  its definition carries MCP's hint ``readOnlyHint: false``.
+- ``effects``: the same for the reference; for the output, only writes that did not fail.
+  `messages.call_outcome` or the option ``error_pattern`` decides whether a call failed. A call
   without a result is not known to have failed and counts.
 
-Results are paired with calls by id and order: an id may come again later in a session. Calls
-with no result between them are one **batch**; a result answers the earliest open call with its
-id in the newest batch that has one. A result or call without an id goes by order alone.
+Results are paired with calls by id and order: a session may use an id again. Calls with no result
+between them are one **batch**. A result answers an open call with its id: the earliest such call in
+the newest batch that has one. A result or call without an id is paired by order alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def select(
         The indexes of the output's and of the reference's calls.
 
     Raises:
-        InputError: The view needs to know which tools change something, and nothing says so.
+        InputError: The view depends on the tools that change something, and nothing names them.
     """
     if spec.view == "all":
         return range(len(out.names)), range(len(ref.names))
@@ -62,8 +62,8 @@ def write_tools(spec: MatchSpec, *trajectories: Any) -> frozenset[str]:
     """The tools that change something.
 
     Args:
-        spec: The configuration, with the declared ones.
-        *trajectories: Objects or dicts whose ``tools`` may hold definitions with hints.
+        spec: The configuration, with the declared tools.
+        *trajectories: Objects or dicts whose ``tools`` may contain definitions with hints.
 
     Returns:
         Their names.
@@ -120,7 +120,7 @@ def results_of(messages: Iterable[Message]) -> dict[int, Message]:
         messages: The trajectory.
 
     Returns:
-        The tool messages; a call without a result is not in it.
+        The tool messages; calls without a result are left out.
     """
     results: dict[int, Message] = {}
     batches: list[dict[int, tuple[str, str]]] = []
@@ -142,7 +142,7 @@ def results_of(messages: Iterable[Message]) -> dict[int, Message]:
 
 
 def _answered(batches: list[dict[int, tuple[str, str]]], result: Message) -> int | None:
-    """Take the call that a result answers out of the open ones."""
+    """Remove the call that a result answers from the open calls."""
     for fits in (_by_id, _by_order):
         for batch in reversed(batches):
             for index, (call_id, name) in batch.items():
@@ -168,8 +168,8 @@ def outcome_by(result: Message, error_pattern: Pattern | re.Pattern[str] | None)
 
     Args:
         result: The tool's message.
-        error_pattern: Decides on results that no flag marks as failed; None for the rule of
-            `messages.call_outcome`.
+        error_pattern: Decides on results without a flag that marks them as failed; None for the
+            rule of `messages.call_outcome`.
     """
     outcome = outcome_of_message(result)
     if error_pattern is None or (outcome.failed and outcome.evidence in ("recorded", "flagged")):

@@ -2,7 +2,7 @@
 
 `exact_match` and `levenshtein_distance` compare two values, `create_json_match_evaluator` compares
 records field by field, `create_embedding_similarity_evaluator` compares meanings. Names, call
-shapes and results are those of openevals; each docstring says where a result differs.
+shapes and results match openevals. If a result differs, the docstring describes the difference.
 """
 
 from __future__ import annotations

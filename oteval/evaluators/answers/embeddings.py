@@ -43,7 +43,7 @@ def create_embedding_similarity_evaluator(
 ) -> SimpleEvaluator:
     """Create an evaluator that scores the similarity of two texts by their embeddings.
 
-    Unlike openevals, scores are not rounded to two decimals, and a failed request gives the
+    Unlike openevals, scores are not rounded to two decimals, and a failed request results in the
     score None with the reason.
 
     Args:

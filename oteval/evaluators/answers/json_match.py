@@ -199,10 +199,10 @@ def create_json_match_evaluator(
     ``True`` does not equal 1, and a field that both records of a pair lack is not compared.
 
     Args:
-        aggregator: None gives a result for each field, ``json_match:FIELD``; ``average`` and
-            ``all`` give one for all fields, ``json_match:average`` or ``json_match:all``.
+        aggregator: None returns a result for each field, ``json_match:FIELD``. ``average`` and
+            ``all`` return one result for all fields, ``json_match:average`` or ``json_match:all``.
         list_aggregator: How the records of a list are combined: ``all`` passes if every record
-            does, ``average`` is the mean.
+            passes, ``average`` is the mean.
         rubric: The criteria of the fields that a judge compares.
         exclude_keys: Fields that are not compared.
         judge: The judge, as for `create_llm_as_judge`.

@@ -1,9 +1,8 @@
-"""Which record of one list stands for which record of another.
+"""Finds the records of two lists that correspond to each other.
 
-Records are paired so that the number of equal fields is the greatest possible (an assignment
-problem), solved by shortest augmenting paths (Jonker and Volgenant 1987): cubic in the number of
-records that are not equal to one of the other list; equal ones are paired off before, in linear
-time.
+The pairing has the greatest possible number of equal fields. Equal records are paired first, in
+linear time. Pairing the remaining records is an assignment problem, solved by shortest augmenting
+paths (Jonker and Volgenant 1987) in cubic time.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def pair_records(
         references: The records expected.
         mode: Which records without a counterpart count: of both lists (``same_elements``,
             ``ordered``), of the outputs (``subset``) or of the reference (``superset``).
-        ignored: Fields that say nothing about which records belong together.
+        ignored: Fields that do not influence the pairing.
 
     Returns:
         The pairs, in the order of the outputs.
@@ -69,7 +68,7 @@ def pair_records(
 def _assigned(
     outputs: Sequence[Record], references: Sequence[Record], ignored: Set[str]
 ) -> dict[int, int]:
-    """The reference of each output that has one, by index."""
+    """The index of the reference by the index of the output, for each pair."""
     ours = [_kept(record, ignored) for record in outputs]
     theirs = [_kept(record, ignored) for record in references]
     assigned = dict(
@@ -99,7 +98,7 @@ def _equal_fields(output: Record, reference: Record) -> int:
 
 
 def _least_cost(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """A column for each row, each used once, so that the sum of costs is the least.
+    """Assign a different column to each row, so that the sum of costs is the least.
 
     Args:
         costs: A row of costs for each row; there are at least as many columns as rows.
@@ -109,7 +108,7 @@ def _least_cost(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
     column_price = [0.0] * columns
     row_of = [-1] * columns
     for row in range(len(costs)):
-        # Dijkstra's search for the cheapest way to give this row a column.
+        # Dijkstra's search for the cheapest way to assign a column to this row.
         distance, came_from, done = [inf] * columns, [-1] * columns, [False] * columns
         current, column, reached = row, -1, 0.0
         while current != -1:

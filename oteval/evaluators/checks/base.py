@@ -6,7 +6,7 @@ verdict. Data in the trace is enough to fail a run; to pass one, the trace must 
 could have failed.
 
 When a user calls a check that cannot be evaluated, the score is None, ``metadata["status"]`` is
-``not_evaluated``, and the comment gives the reason. Indexes of calls and messages count from 0.
+``not_evaluated``, and the comment contains the reason. Indexes of calls and messages count from 0.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def listed(texts: Sequence[object], between: str = ", ") -> str:
 
 
 def is_counted(call: Call, tools: Iterable[str] | None) -> bool:
-    """Whether a check of some tools counts a call; of None, it counts all."""
+    """Whether a check of some tools counts a call. If the tools are None, every call counts."""
     return tools is None or name_matches(call.call.name, tools)
 
 
 def name_matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a tool's name matches one of some patterns with * and ?."""
+    """Whether a tool's name matches any of several patterns with * and ?."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)

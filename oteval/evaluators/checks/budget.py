@@ -4,11 +4,13 @@
 - **tool calls**: calls of tools.
 - **model calls**, **tokens**: as the spans of the run's own model calls report them; input tokens
   include cached ones. The usage of sub-agents counts for their own runs.
-- **cost**: tokens times the price of the model that answered, in US dollars. Where several models
-  answered, a trace's sums do not tell which used how many, so the cost lies between that at the
-  prices of the cheapest and of the dearest; it is over the limit, or within, only when both are.
+- **cost**: tokens times the price of the model that answered, in US dollars. If several models
+  answered, a trace's sums do not show the tokens of each model. The cost then lies between two
+  bounds: all tokens at the prices of the cheapest model, and all tokens at the prices of the
+  dearest model. It is over the limit, or within the limit, only if both bounds are.
 
-A run fails if the trace shows more than a limit. It passes only if the trace shows all that counts.
+A run fails if the trace shows more than a limit. It passes only if the trace shows everything that
+counts.
 """
 
 from __future__ import annotations
@@ -45,18 +47,19 @@ __all__ = ["Budget", "Cost", "create_budget_evaluator"]
 
 @dataclass(frozen=True, kw_only=True)
 class Budget(Check):
-    """Fails where a run used more than it may; a limit that is None is none.
+    """Fails if a run exceeded a limit; None means no limit.
 
     Attributes:
         max_steps: How many messages the model may write.
         max_tool_calls: How many calls of tools it may make.
         max_model_calls: How many calls of models the run may make.
-        max_input_tokens: How many tokens the models may read, cached ones included.
+        max_input_tokens: How many tokens the models may read, including cached tokens.
         max_output_tokens: How many tokens the models may write.
         max_total_tokens: How many tokens the models may read and write.
         max_cost: How much the tokens may cost, in US dollars.
-        prices: Prices by model, in US dollars per million tokens, before those of the package
-            genai-prices: ``{"my-model": {"input": 0.25, "output": 2.0, "cached_input": 0.025}}``.
+        prices: Prices by model, in US dollars per million tokens. They take precedence over the
+            package genai-prices:
+            ``{"my-model": {"input": 0.25, "output": 2.0, "cached_input": 0.025}}``.
             ``cached_input``, ``cache_write``, ``input_audio`` and ``output_audio`` may be left out.
     """
 
@@ -80,7 +83,7 @@ class Budget(Check):
         self.price_table()  # reads the prices
 
     def price_table(self) -> Prices:
-        """The prices that hold: the evaluator's own before those of genai-prices."""
+        """The prices to use: first the evaluator's own, then the prices of genai-prices."""
         return make_prices(self.prices)
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
@@ -113,7 +116,7 @@ class Budget(Check):
             if unseen:
                 raise NotEvaluated("; ".join(unseen))
         if "cost" in figures:
-            # Without it, `reported_cost` would take the cost of the run for that of the evaluation.
+            # Otherwise `reported_cost` would mistake the run's cost for the cost of the evaluation.
             figures["cost_usd"] = 0.0
         return self.result(problems, {**figures, "limits": self.limits()})
 
@@ -126,7 +129,7 @@ class Budget(Check):
         }
 
     def _uncounted(self, context: EvaluationContext) -> list[str]:
-        """Why messages or calls that count may not be among those that were counted."""
+        """Why the count may lack messages or calls."""
         if self.max_steps is not None and (lost := context.content_gap()):
             return [f"{lost.code}: {lost.detail}"]
         if self.max_steps is not None or self.max_tool_calls is not None:
@@ -148,7 +151,7 @@ class Budget(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost(Budget):
-    """Fails where the tokens of a run cost more than they may.
+    """Fails if the tokens of a run cost more than the limit.
 
     Attributes:
         max_cost: How much the tokens may cost, in US dollars.
@@ -186,7 +189,7 @@ def _exact(count: Callable[[EvaluationContext], float]) -> _Measure:
 
 
 def _runs(context: EvaluationContext) -> tuple[Trajectory, ...]:
-    """The runs whose usage is to be added up, all of which report one."""
+    """The runs whose usage is added up; each of them reports its usage."""
     if not context.runs:
         raise NotEvaluated("messages alone do not tell it; pass a Trajectory")
     return context.runs
@@ -245,7 +248,7 @@ _MEASURES: dict[str, _Measure] = {
 
 @with_options_of(Budget)
 def create_budget_evaluator(**options: Any) -> Budget:
-    """Create an evaluator that fails where a run used more than it may.
+    """Create an evaluator that fails if a run exceeded a limit.
 
     Args:
         **options: The options of `Budget`.

@@ -72,8 +72,8 @@ class FinalAnswer(Check):
     Attributes:
         mode: How the answers are compared: ``exact``; ``normalised``, where case, white space and
             punctuation at the ends do not count; or ``numeric``, the last number of each.
-        expected: The expected answer of every run; by default the reference has it: a text, a
-            number, or a trajectory, whose final answer counts.
+        expected: The expected answer of every run. By default it is the reference: a text, a
+            number, or the final answer of a trajectory.
         tolerance: For ``numeric``, by how much the numbers may differ.
         relative_tolerance: For ``numeric``, the share of the expected number by which the numbers
             may differ.

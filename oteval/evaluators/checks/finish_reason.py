@@ -24,7 +24,7 @@ _CUT = {
 
 @dataclass(frozen=True, kw_only=True)
 class FinishReason(Check):
-    """Fails if a model stopped for another reason than having finished.
+    """Fails if a model stopped for any reason other than having finished.
 
     Reasons are converted to OpenTelemetry's values (``stop``, ``length``, ``content_filter``,
     ``tool_call``, ``error``) before they are compared.

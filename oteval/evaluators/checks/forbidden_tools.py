@@ -1,4 +1,4 @@
-"""A check of the tools that were called: whether they may be."""
+"""A check that a run calls only permitted tools."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["ForbiddenTools", "create_forbidden_tools_evaluator"]
 
 @dataclass(frozen=True, kw_only=True)
 class ForbiddenTools(Check):
-    """Fails where a tool is called that must not be.
+    """Fails if a run calls a forbidden tool.
 
     Attributes:
-        forbidden: Tools that must not be called; ``*`` and ``?`` stand for any text or character.
+        forbidden: Tools that must not be called; ``*`` matches any text, ``?`` any character.
         allowed: The only tools that may be called.
     """
 
@@ -38,7 +38,7 @@ class ForbiddenTools(Check):
         return OutlineRequest()
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
-        """Look for calls of such tools."""
+        """Look for calls of forbidden tools."""
         wrong = [call for call in context.calls if self._is_wrong(call.call.name)]
         if not wrong:
             context.require_all_calls()
@@ -60,7 +60,7 @@ class ForbiddenTools(Check):
 
 @with_options_of(ForbiddenTools)
 def create_forbidden_tools_evaluator(**options: Any) -> ForbiddenTools:
-    """Create an evaluator that fails where a tool is called that must not be.
+    """Create an evaluator that fails if a run calls a forbidden tool.
 
     Args:
         **options: The options of `ForbiddenTools`.

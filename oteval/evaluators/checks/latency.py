@@ -1,7 +1,7 @@
 """A check of the duration of a run and of its tools, measured by their spans.
 
-The duration of a run is that of its root span. The duration of a conversation is the sum of its
-runs, which excludes the time that the user takes. The duration of a tool is that of its span.
+The duration of a run is the duration of its root span. The duration of a conversation is the sum of
+its runs, without the time that the user takes. The duration of a tool is the duration of its span.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Latency(Check):
     Attributes:
         max_seconds: How long the run may take, in seconds or as a text such as ``30s``.
         max_tool_seconds: How long one call of a tool may take.
-        tools: The tools whose time counts; ``*`` and ``?`` stand for any text or character.
+        tools: The tools whose time counts; ``*`` matches any text, ``?`` any character.
     """
 
     type: ClassVar[str] = "latency"

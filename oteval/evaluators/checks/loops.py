@@ -72,10 +72,10 @@ class Loops(Check):
 
     Attributes:
         max_repeats: How often the same calls may be made one after the other; 1 allows no
-            repetition. Calls are the same when their tools and arguments are.
+            repetition. Calls are the same if they have the same tool and the same arguments.
         max_equal: How often equal calls may be made in all, in a row or not.
         max_cycle: The greatest number of calls that are taken together as a cycle.
-        ignore_tools: Tools that do not count; ``*`` and ``?`` stand for any text or character.
+        ignore_tools: Tools that do not count; ``*`` matches any text, ``?`` any character.
     """
 
     type: ClassVar[str] = "loops"

@@ -55,7 +55,7 @@ class ToolErrors(Check):
 
     Attributes:
         max_errors: The maximum number of failed calls.
-        tools: The tools that count; ``*`` and ``?`` stand for any text or character.
+        tools: The tools that count; ``*`` matches any text, ``?`` any character.
         error_pattern: A regular expression. Only results whose text it matches, or that are
             flagged, are errors; by default the result must report an error or begin like one.
         missing_ok: Whether a call without a result counts as successful; otherwise such a run is

@@ -2,15 +2,15 @@
 
 A rule is a sentence about two tools:
 
-- ``A before B``: before B is first called, A was.
+- ``A before B``: A is called before the first call of B.
 - ``A immediately before B``: the last call before each call of B is A.
 - ``every A is followed by B``: after each call of A, B is called.
 - ``every A is immediately followed by B``: the next call after each call of A is B.
-- ``never B after A``: once A was called, B is not.
+- ``never B after A``: B is not called after a call of A.
 
-A rule about a tool that is never called holds, except B in ``every A is followed by B``. The
-calls of one message happen at the same time: none of them comes before another, and the next
-call may be any of the next message's.
+A run satisfies a rule about a tool that it never calls. The exception is B in ``every A is followed
+by B``. The calls of one message happen at the same time: none of them precedes another, and the
+next call may be any call of the next message.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OrderRule:
         text: The sentence.
         kind: Its form, such as ``before``.
         first: The tool it names first.
-        second: The other.
+        second: The other tool.
     """
 
     text: str
@@ -57,13 +57,13 @@ class OrderRule:
 
 
 def parse_rule(text: Any) -> OrderRule:
-    """The rule that a sentence spells out.
+    """The rule that a sentence describes.
 
     Args:
         text: The sentence, with quotes around names that have spaces.
 
     Raises:
-        ConfigError: It is none of the sentences that are known, or can never hold.
+        ConfigError: The sentence is unknown, or no run can satisfy it.
     """
     for kind, form in _PATTERNS.items():
         match = form.fullmatch(re.sub(r"\s+", " ", text)) if isinstance(text, str) else None
@@ -81,7 +81,7 @@ def parse_rule(text: Any) -> OrderRule:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOrder(Check):
-    """Fails where a rule about the order of calls does not hold.
+    """Fails if calls break a rule about their order.
 
     Attributes:
         rules: Sentences such as ``look_up before refund``: ``A before B``, ``A immediately before
@@ -94,7 +94,7 @@ class ToolOrder(Check):
     rules: str | Sequence[str]
 
     def check_combination(self) -> None:
-        """Refuse a list without rules, and sentences that are not known."""
+        """Refuse a list without rules, and unknown sentences."""
         rules = (self.rules,) if isinstance(self.rules, str) else self.rules
         if not rules:
             raise ConfigError("rules is empty; give at least one, such as 'look_up before refund'")
@@ -106,7 +106,7 @@ class ToolOrder(Check):
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for calls that break a rule."""
-        # A call that the trace does not show may mend a rule as well as break it.
+        # A call that the trace does not show may satisfy a rule or break it.
         context.require_all_calls()
         problems, broken = [], []
         rules = [parse_rule(text) for text in self.rules]
@@ -135,7 +135,7 @@ def _before(rule: OrderRule, calls: Sequence[Call]) -> str | None:
 
 
 def _near(calls: Sequence[Call], step: int) -> dict[int, list[Call]]:
-    """Return, for each message that has calls, those of the one before (-1) or after (1) it."""
+    """For each message with calls, return the calls before (-1) or after (1) it."""
     groups: dict[int, list[Call]] = {}
     for call in calls:
         groups.setdefault(call.at, []).append(call)

@@ -20,12 +20,12 @@ _LONGEST = 120
 
 @dataclass(frozen=True, kw_only=True)
 class ToolSchema(Check):
-    """Fails where a call's arguments do not fit the tool's definition.
+    """Fails if a call's arguments do not fit the tool's definition.
 
     Attributes:
-        tools: Definitions, in any form that `checks.definitions` reads; by default those of the
-            trajectory, or under ``tools`` beside its messages. In oteval.yaml: a JSON file with a
-            list of them.
+        tools: Definitions, in any form that `checks.definitions` reads. By default they are the
+            trajectory's definitions, or the list under ``tools`` next to its messages. In
+            oteval.yaml: a JSON file with a list of definitions.
         unknown_tools: Whether a call of a tool that no definition names is a failure (``fail``) or
             does not count (``ignore``).
     """
@@ -36,7 +36,7 @@ class ToolSchema(Check):
     unknown_tools: Literal["fail", "ignore"] = "fail"
 
     def check_combination(self) -> None:
-        """Refuse definitions of no tool."""
+        """Refuse a value without any definition."""
         if self.tools is not None and not schemas_of(self.tools):
             raise ConfigError("tools holds no tool definitions; expected a list of them")
 
@@ -93,7 +93,7 @@ class ToolSchema(Check):
 
 
 class _Validators:
-    """The validators of some schemas, made when they are asked for."""
+    """The validators of schemas, created on first use."""
 
     def __init__(self, schemas: Mapping[str, Any]) -> None:
         self._schemas = schemas

@@ -1,13 +1,13 @@
 """Compares two graph trajectories turn by turn: the verdict, its figures and its reason.
 
-Turn stands against turn by number, from 0; a side that has fewer turns has none of the nodes of
-those it lacks. **strict** wants as many turns, and in each the same nodes at the same places. The
-other modes compare the nodes of each turn as multisets, or their order, as the modes of a message
-trajectory compare calls: **superset** at least the reference's nodes, **subset** at most,
-**unordered** both, **in_order** the reference's in their order.
+Turns are compared by number, from 0. A side with fewer turns has no nodes in the turns that it
+lacks. **strict** requires the same number of turns, and in each turn the same nodes at the same
+places. The other modes compare the nodes of each turn as the modes of a message trajectory compare
+calls. **superset** requires at least the reference's nodes as a multiset, **subset** at most,
+**unordered** both. **in_order** requires the reference's nodes in their order.
 
-The figures count nodes as those of `comparison` count calls, and an alignment pairs
-indexes of nodes counted over all turns.
+The figures count nodes as the figures of `comparison` count calls. An alignment pairs indexes of
+nodes, counted over all turns.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Graph trajectories, and the forms in which people hold them.
+"""Graph trajectories, and the forms in which people store them.
 
 A **graph trajectory** is ``{"inputs": [...], "results": [...], "steps": [[node, ...], ...]}``: for
-each turn of a thread its input, its result, and the names of the nodes in the order in which they
-ran. Accepted are such a dict, the result of the LangGraph extraction (that dict under
-``outputs``), any object with ``steps``, and our own `Trajectory`, whose conversation is a turn for
-each of its runs.
+each turn of a thread its input, its result, and the names of its nodes in execution order. Accepted
+are such a dict, the result of the LangGraph extraction (that dict under ``outputs``), any object
+with ``steps``, and our own `Trajectory`. Each run of its conversation is a turn.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class GraphTrajectory(TypedDict):
     """A thread in graph form.
 
     Attributes:
-        inputs: The inputs, one entry a turn.
-        results: The results, one entry a turn.
-        steps: The nodes of each turn, in the order in which they ran.
+        inputs: The inputs, one entry per turn.
+        results: The results, one entry per turn.
+        steps: The nodes of each turn, in execution order.
     """
 
     inputs: list[Any]
@@ -44,8 +43,8 @@ def graph_of(trajectory: Trajectory) -> GraphTrajectory:
         trajectory: Its last run.
 
     Returns:
-        A turn for each run: the user's messages, the model's last message, and the nodes. A run
-        of which the trace shows no node has a turn without nodes.
+        A turn for each run: the user's messages, the model's last message, and the nodes. If the
+        trace shows no node of a run, the run's turn has no nodes.
     """
     graph: GraphTrajectory = {"inputs": [], "results": [], "steps": []}
     for run in runs_of(trajectory):
@@ -61,14 +60,14 @@ def _said(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def unwrapped(value: Any, name: str) -> Any:
-    """A graph trajectory in dict form, out of whatever holds it.
+    """A graph trajectory in dict form, taken from a value in any form.
 
     Args:
         value: A graph trajectory in any form.
         name: Its name in error messages.
 
     Raises:
-        InputError: There is none.
+        InputError: The value contains no graph trajectory.
     """
     if value is None:
         raise InputError(f"{name} is None; pass a graph trajectory: a dict with 'steps'")
@@ -87,7 +86,7 @@ def read_turns(value: Any, name: str) -> Turns:
         name: Its name in error messages.
 
     Returns:
-        A list of node names for each turn; the caller's own lists are not among them.
+        A list of node names for each turn; it shares no list with the caller's value.
 
     Raises:
         InputError: The value cannot be read as a graph trajectory, or its trace does not show which

@@ -111,7 +111,7 @@ def thread_of(value: Any, name: str, inputs: Sequence[Any] | None = None) -> Thr
     Args:
         value: The graph trajectory in any form.
         name: Its name in error messages.
-        inputs: The inputs, one entry a turn; None takes the trajectory's own.
+        inputs: The inputs, one entry per turn; None takes the trajectory's own.
 
     Returns:
         For each turn ``nodes``, and ``input`` and ``result`` if known.
@@ -145,7 +145,7 @@ def _column(name: str, values: Any, turns: Sequence[Any]) -> Sequence[Any]:
 
 
 def _text(value: Any) -> str:
-    """A thread in words, for prompts that are shown no block of data."""
+    """A thread in words, for prompts without blocks of data."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not all(_is_turn(turn) for turn in value):

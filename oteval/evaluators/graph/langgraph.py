@@ -5,8 +5,8 @@ its snapshots, newest first. A turn ends where a snapshot has nothing left to ru
 was interrupted. Snapshots of subgraphs have a separate namespace; their nodes are named
 ``node:inner`` after the node they ran in. The result equals that of agentevals 0.0.9.
 
-Snapshots are known by their attributes; langgraph is not imported, and langchain-core only where a
-snapshot holds one of its messages, so that it is loaded already.
+Snapshots are recognised by their attributes. langgraph is not imported. langchain-core is imported
+only if a snapshot contains one of its messages, so it is loaded already.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def extract_langgraph_trajectory_from_snapshots(
 
     Args:
         snapshots: LangGraph's ``StateSnapshot`` objects, newest first, as
-            ``graph.get_state_history(config)`` gives them.
+            ``graph.get_state_history(config)`` returns them.
 
     Returns:
         ``inputs`` and ``outputs``. A turn's result is ``{}`` if it was interrupted, the last

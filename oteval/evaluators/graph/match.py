@@ -35,7 +35,7 @@ class GraphMatch(FigureMatch):
         trajectory_match_mode: How the nodes of each turn are compared: ``strict``, ``unordered``,
             ``subset``, ``superset`` or ``in_order``.
         score_type: The score: ``bool``, or the figure ``f1``, ``recall`` or ``precision``.
-        threshold: From which score on a stored run passes, unless `score_type` is ``bool``.
+        threshold: The lowest score with which a stored run passes, unless `score_type` is ``bool``.
     """
 
     type: ClassVar[str] = "graph_match"
@@ -46,7 +46,7 @@ class GraphMatch(FigureMatch):
         form="steps",
         accepts_several=True,
     )
-    # Nodes are known also where messages were not captured.
+    # Nodes are known even if messages were not captured.
     needs_messages: ClassVar[bool] = False
     reads_outputs: ClassVar[bool] = True
 
@@ -63,7 +63,7 @@ class GraphMatch(FigureMatch):
         """Compare the nodes of a run with its reference's.
 
         A caller may pass both in any form of `oteval.evaluators.graph.forms`. The metadata has the
-        figures of a match of calls, how many ``turns`` the two sides have, and the first that
+        figures of a match of calls, how many ``turns`` the two sides have, and the first turn that
         differs (``turn``, or None).
 
         Raises:
@@ -127,7 +127,7 @@ def create_async_graph_trajectory_match_evaluator(**options: Any) -> AsyncEvalua
         **options: The options of `GraphMatch`.
 
     Returns:
-        The evaluator; its ``evaluator`` attribute holds the configuration.
+        The evaluator; its ``evaluator`` attribute contains the configuration.
 
     Raises:
         ConfigError: An option is wrong; the text names it and the values to use.
@@ -145,7 +145,7 @@ def graph_trajectory_strict_match(
 
     Args:
         outputs: The graph trajectory.
-        reference_outputs: The graph trajectory that was wanted.
+        reference_outputs: The expected graph trajectory.
         **extra: Not used.
 
     Returns:

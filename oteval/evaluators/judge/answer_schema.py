@@ -46,7 +46,7 @@ _LONGEST_LINE = 120
 
 
 class InvalidAnswer(Exception):
-    """An answer does not have the form that was asked for."""
+    """An answer does not have the requested form."""
 
 
 class ScoreOutOfRange(JudgeError):
@@ -84,7 +84,7 @@ def verdict_schema(
         use_reasoning: Whether the answer starts with its reasoning.
 
     Raises:
-        ConfigError: `choices` holds something other than numbers, or is combined with
+        ConfigError: `choices` contains something other than numbers, or is combined with
             `continuous`.
     """
     scale = _checked_choices(choices)
@@ -252,7 +252,7 @@ def _make_validator(schema: Mapping[str, Any]) -> Validator:
 
 
 def _matches(regex: str, text: str) -> bool:
-    """Whether a regular expression matches; one that RE2 does not support never does."""
+    """Whether a regular expression matches; False for an expression that RE2 does not support."""
     try:
         return compile_pattern(regex).search(text) is not None
     except PatternError:
@@ -341,7 +341,7 @@ def _is_typed_dict(value: Any) -> bool:
 
 
 def _pydantic_compatible(kind: Any) -> Any:
-    """Replace TypedDicts of `typing`, at any depth, by those of `typing_extensions`.
+    """Replace TypedDicts of `typing`, at any depth, by TypedDicts of `typing_extensions`.
 
     Before Python 3.12 pydantic accepts only the latter. A string at the end of ``Annotated[...]``,
     LangChain's way of describing a field, becomes the field's description.

@@ -1,7 +1,7 @@
 """The backends of judges: OpenAI-compatible servers, LangChain models and Python functions.
 
-A `Backend` turns a `CompletionRequest` into a `ModelReply`. This module holds the interface and the
-backend for functions; `openai_backend` and `langchain_backend` hold the others.
+A `Backend` turns a `CompletionRequest` into a `ModelReply`. This module contains the interface and
+the backend for functions; `openai_backend` and `langchain_backend` contain the others.
 """
 
 from __future__ import annotations

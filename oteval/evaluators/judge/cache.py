@@ -41,7 +41,7 @@ class JudgeCall:
 
     Attributes:
         key: The cache key.
-        model: The model that was asked for.
+        model: The requested model.
         base_url: The server's address, or a name for another kind of judge.
         answer: The answer as a JSON value; None if there is none.
         error: Why there is none, or "".
@@ -198,7 +198,7 @@ class PendingAnswers(Generic[Answer]):
             return waiter
 
     def finish(self, key: str, answer: Answer | None) -> None:
-        """Give an answer to all callers that wait for it; None makes them ask themselves."""
+        """Pass an answer to all callers that wait for it; None makes them ask themselves."""
         with self._lock:
             waiters = self._waiters.pop(key, [])
         for waiter in waiters:

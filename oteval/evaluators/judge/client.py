@@ -66,7 +66,7 @@ class JudgeLimits:
         prices: The price list.
         max_concurrency: The number of questions in flight, over all threads and event loops; None
             means no limit.
-        requests: A limit on requests, beside their cost; None means no limit.
+        requests: A limit on the number of requests; None means no limit.
     """
 
     cache: AnswerCache | None = None

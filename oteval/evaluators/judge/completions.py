@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _TEXT_PARTS = frozenset({"text", "output_text"})
-# Parts that hold reasoning, which is a draft of the answer.
+# Parts that contain reasoning, which is a draft of the answer.
 _REASONING_PARTS = frozenset(
     {"reasoning", "thinking", "redacted_thinking", "thought", "reasoning_text"}
 )
@@ -73,7 +73,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def read_content(content: Any) -> AnswerText:
-    """Read content that is a string, a list of parts, or None; skip parts that hold reasoning."""
+    """Read content that is a string, a list of parts, or None; skip parts with reasoning."""
     if content is None or isinstance(content, str):
         return AnswerText(content)
     if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):

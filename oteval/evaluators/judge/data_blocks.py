@@ -47,8 +47,8 @@ _HIDDEN_32_BIT = (
     "\U000110bd\U000110cd\U00013430-\U00013455\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
 )
-# Python searches a class with many ranges above U+FFFF five times slower than one with a single
-# range, so the first class is wider and the lookbehind has the exact one.
+# Python searches a class with many ranges above U+FFFF five times slower than a class with a single
+# range, so the first class is wider and the lookbehind has the exact class.
 _HIDDEN = re.compile(
     f"[{_HIDDEN_16_BIT}\U00010000-\U0010ffff](?<=[{_HIDDEN_16_BIT}{_HIDDEN_32_BIT}])"
 )

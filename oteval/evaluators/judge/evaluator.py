@@ -7,7 +7,7 @@ explains why, and ``metadata["status"]`` is ``error``, or ``not_evaluated`` if t
 Several answers, from repeated questions or a jury, are votes. A bool needs more than half of the
 votes to be true, so a tie fails. Of `choices` the most frequent score wins, and the middle one of
 all votes if several are equally frequent. Continuous scores are averaged. A verdict needs more than
-half of all votes; failed ones are left out.
+half of all votes; failed votes are left out.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class JudgeEvaluator:
         return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
 
     def _refusal(self, reason: str) -> dict[str, Any]:
-        """The result of outputs that no judge is asked about.
+        """The result of outputs that are not sent to a judge.
 
         Raises:
             JudgeError: There is an output schema, which has no place for the reason.
@@ -188,7 +188,7 @@ class JudgeEvaluator:
 def missing_content(gaps: Iterable[Gap]) -> str:
     """Why a judge would see only a part of a run, or "".
 
-    A run that was read by its shape has another gap where content of it is missing.
+    A run that was recognised by its shape has another gap if content is missing.
     """
     lost = next((g for g in gaps if g.code in CONTENT_GAPS and g.code != "read_by_shape"), None)
     return "" if lost is None else f"{lost.code}: {lost.detail}"

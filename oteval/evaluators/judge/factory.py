@@ -1,4 +1,4 @@
-"""The functions that create judges, compatible with those of openevals and agentevals.
+"""The functions that create judges, compatible with openevals and agentevals.
 
 evaluate = create_trajectory_llm_as_judge(model="openai:gpt-5-mini")
 evaluate(outputs=messages, reference_outputs=reference)
@@ -68,7 +68,7 @@ def create_llm_as_judge(
     Args:
         prompt: A string with ``{inputs}``, ``{outputs}``, ``{reference_outputs}`` and your own
             names, which are filled in with the keywords of the call; a LangChain prompt; or a
-            function of those keywords that returns messages.
+            function that takes these keywords and returns messages.
         feedback_key: The name of the score.
         **options: See `JudgeOptions`.
 
@@ -141,7 +141,7 @@ def make_judge(
         feedback_key: The name of the score.
         options: The options.
         make_variables: Makes the prompt's variables from the arguments of a call.
-        to_text: Converts a variable to text where it is not shown in a block of data.
+        to_text: Converts a variable to text if no block of data shows it.
         optional: Variables that are empty without a value.
         is_async: Whether the evaluator will be called through `as_async`.
     """

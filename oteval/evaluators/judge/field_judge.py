@@ -1,8 +1,8 @@
 """A language model that compares fields of arguments, within a match of trajectories.
 
 It is the judge of `oteval.evaluators.judge.trajectory_judge` with another prompt: its answers are
-cached and its costs limited in the same way. An answer that is missing is never an agreement: it
-raises, and so the match has no verdict.
+cached and its costs limited in the same way. A missing answer is never an agreement: it raises an
+exception, and the match has no verdict.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FieldQuestions:
 
     Attributes:
         answers: The answers by question.
-        asked: Field, answer, reasoning and cost of each.
+        asked: Field, answer, reasoning and cost of each question.
     """
 
     answers: dict[str, FieldAnswer] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class FieldJudgeModel(LlmJudge):
         return answer
 
     def _prepared_judge(self) -> JudgeEvaluator:
-        """The judge; one that oteval.yaml does not prepare is created with the first use."""
+        """The judge; a judge that oteval.yaml does not prepare is created on first use."""
         if self.judge is None:
             resources = Resources(
                 self.key,
@@ -166,7 +166,7 @@ class FieldJudgeModel(LlmJudge):
 
 
 def _as_text(value: Any) -> str:
-    """A value as the prompt shows it: of an agent's data, no part is a run or a gap."""
+    """A value as the prompt shows it; no part of an agent's data is a run or a gap."""
     return value if isinstance(value, str) else dumps(value)
 
 

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT = 60.0
-# The first wait before a request is repeated, which doubles, and the longest (seconds).
+# The first and the longest wait before a request is repeated, in seconds; waits double.
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 8.0
 
 _loop = BackgroundLoop("oteval judge requests")
@@ -113,7 +113,7 @@ class OpenAIBackend:
         """Pickle the server, with its key if the user gave one; connections are opened anew.
 
         Raises:
-            ConfigError: It uses a client of the user's.
+            ConfigError: It uses the user's client.
         """
         if self._user_client is not None:
             raise ConfigError(
@@ -205,8 +205,8 @@ class OpenAIBackend:
     async def _complete(self, client: Any, request: CompletionRequest) -> ModelReply:
         """Send a request and read the response; awaits nothing if the client is blocking.
 
-        The client repeats requests by the HTTP status, and this the ones with an error inside of
-        the answer, as often.
+        The client repeats requests after an HTTP error. This method repeats requests whose answer
+        contains an error, up to the same number of times.
         """
         retries = getattr(client, "max_retries", 0)
         attempts = 1 + (retries if isinstance(retries, int) else 0)
@@ -350,10 +350,10 @@ def _error_of(error: Exception) -> ServerError | None:
 
 
 def _without_error(answer: Any) -> Any:
-    """An answer or a chunk of one that has no error.
+    """An answer, or a chunk of an answer, without an error.
 
     Raises:
-        ServerErrorInAnswer: It has one.
+        ServerErrorInAnswer: It contains an error.
     """
     server_error = error_in_answer(answer)
     if server_error is not None:

@@ -38,7 +38,7 @@ class ModelOptions(TypedDict, total=False):
         judge: An ``OpenAI`` or ``AsyncOpenAI`` client (with `model`), a LangChain chat model or
             runnable, or a function ``(messages, schema) -> dict``. Asynchronous clients and
             functions need the async form of the evaluator.
-        use_reasoning: Whether the judge gives its reasoning first, which becomes the comment
+        use_reasoning: Whether the judge writes its reasoning first, which becomes the comment
             (True).
         base_url: The server's address (``OPENAI_BASE_URL``).
         api_key: The server's key (``OPENAI_API_KEY``).
@@ -60,7 +60,8 @@ class ModelOptions(TypedDict, total=False):
         harden: Whether to show variables as data between delimiters (True).
         instruction_variables: Variables that are instructions, in addition to ``rubric``.
             ``few_shot_examples`` stands for the examples.
-        data_variables: Variables that are data even so, such as ``rubric``.
+        data_variables: Variables that are data, even if they are instructions by default, such as
+            ``rubric``.
     """
 
     model: str | None
@@ -88,7 +89,7 @@ class ModelOptions(TypedDict, total=False):
 
 
 class JudgeOptions(ModelOptions, total=False):
-    """The options of `create_llm_as_judge`: those of `ModelOptions`, and the form of the answer.
+    """The options of `create_llm_as_judge`: `ModelOptions`, and the form of the answer.
 
     Attributes:
         continuous: Whether the score is a number from 0 to 1 instead of a bool (False).
@@ -127,7 +128,7 @@ def check_option_names(options: Mapping[str, Any]) -> None:
     """Check that all options exist.
 
     Raises:
-        TypeError: One does not, as for a call with an unexpected keyword argument.
+        TypeError: An option does not exist, as for a call with an unexpected keyword argument.
     """
     unknown = sorted(set(options) - set(JudgeOptions.__annotations__))
     if unknown:

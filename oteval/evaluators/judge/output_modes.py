@@ -239,7 +239,7 @@ async def complete_with_fallback(
         usage: Updated with every request.
 
     Raises:
-        JudgeError: No mode gave a usable answer, or the model refused to judge.
+        JudgeError: No mode led to a usable answer, or the model refused to judge.
     """
     remembered_mode = memory.get(endpoint)
     candidates = list(modes[modes.index(remembered_mode) :] if remembered_mode in modes else modes)
@@ -331,8 +331,8 @@ def unseen_text(texts: Iterable[str], input_tokens: int | None) -> str:
 
     Some servers silently drop the beginning of a text that exceeds their window (Ollama by default
     keeps the last 4,096 tokens), and report the tokens of the rest. A token of English or JSON has
-    3 to 5 characters on average, one of other languages fewer; `_MOST_CHARACTERS` do not occur.
-    Runs of equal characters, such as white space, may be one token and count as one. Shorter texts
+    3 to 5 characters on average, and fewer in other languages; `_MOST_CHARACTERS` do not occur. A
+    run of equal characters, such as white space, may be one token and counts as one. Texts shorter
     than `_SMALLEST_WINDOW` fit into the window of every server.
 
     Args:

@@ -75,8 +75,9 @@ class Prompt:
         few_shot: Examples with ``inputs``, ``outputs``, ``reasoning`` and ``score``.
         harden: Whether to show data in blocks, followed by closing instructions.
         instructions: The variables that are instructions; `FEW_SHOT_EXAMPLES` for the examples.
-        to_text: Converts data to text where it is not shown in a block.
-        optional: Variables that are empty without a value, in addition to those of bundled prompts.
+        to_text: Converts data to text if no block shows it.
+        optional: Variables that are empty without a value, in addition to the variables of bundled
+            prompts.
     """
 
     template: Any
@@ -395,7 +396,7 @@ def _contains(messages: ChatMessages, mark: str) -> bool:
 
 
 def _append_parts(messages: ChatMessages, parts: Sequence[dict[str, Any]]) -> None:
-    """Append content parts to the last user message, or in a new one if there is none."""
+    """Append content parts to the last user message, or to a new message if there is none."""
     if not parts:
         return
     last = next((m for m in reversed(messages) if m.get("role") in ("user", "human")), None)

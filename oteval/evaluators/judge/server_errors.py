@@ -24,7 +24,7 @@ _MODE_STATUSES = (400, 422, 500, 501)
 _OUTAGE_STATUS = 500
 # Error codes that mean the same in every output mode.
 _FINAL_CODES = frozenset({"context_length_exceeded", "invalid_api_key", "model_not_found"})
-# Parameters of the output mode; the others are the same in each.
+# Parameters of the output mode; all other parameters are the same in each mode.
 _MODE_PARAMETERS = frozenset(
     {"function_call", "functions", "messages", "parallel_tool_calls", "response_format", "strict"}
     | {"text", "tool_choice", "tools"}
@@ -47,7 +47,7 @@ class ServerError:
     """An error as the server reports it.
 
     Attributes:
-        status: The HTTP status, or that of an error in an answer; 0 if none is named.
+        status: The HTTP status, or the status of an error in an answer; 0 if none is named.
         message: The server's words.
         code: The server's code, or "".
         param: The parameter that it refuses, or "".
@@ -64,7 +64,7 @@ class ServerError:
 
         Args:
             error: The value of ``error``, or a body that is the error itself.
-            status: The HTTP status; 0 for the one that the error names.
+            status: The HTTP status; 0 for the status that the error names.
         """
         if isinstance(error, Mapping) and isinstance(error.get("error"), (Mapping, str)):
             error = error["error"]
@@ -134,9 +134,9 @@ class ServerErrorInAnswer(JudgeError):
 
 
 def error_in_answer(answer: Any) -> ServerError | None:
-    """The error in a completion or a chunk of one, an object or a dict; None without one.
+    """The error in a completion or a chunk, an object or a dict; None without an error.
 
-    Gateways put it beside the choices, into the first choice, or in place of both.
+    Gateways put it next to the choices, into the first choice, or in place of both.
     """
     if isinstance(answer, list) and answer:
         return error_in_answer(answer[0])
@@ -166,7 +166,7 @@ def _is_status(text: str) -> bool:
 
 
 def _status_named(names: Collection[str]) -> int:
-    """The status that the words of an error stand for, or 0."""
+    """The status that the words of an error describe, or 0."""
     return next(
         (status for pattern, status in _NAMED_STATUSES for name in names if pattern.search(name)), 0
     )

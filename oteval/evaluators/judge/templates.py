@@ -95,7 +95,7 @@ def template_problem(template: str, names: Collection[str], optional: Collection
 
 
 def closest_name(name: str, names: Collection[str]) -> str:
-    """The known name that a misspelt one probably means, or ""."""
+    """The known name that a misspelt name probably means, or ""."""
     return next(iter(get_close_matches(name, sorted(names), 1, 0.7)), "")
 
 

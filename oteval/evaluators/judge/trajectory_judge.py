@@ -41,7 +41,7 @@ __all__ = ["JuryMember", "LlmJudge", "VerdictMissing", "answer_of"]
 RUN_VARIABLES = frozenset({"outputs", "reference_outputs", "thread"})
 """The variables that a run fills in, besides `SHOWN_VARIABLES` if the prompt shows them."""
 SHOWN_VARIABLES = frozenset({"inputs", "context"})
-"""The variables that a run fills in where ``variables`` does not."""
+"""The variables that a run fills in if ``variables`` does not."""
 
 
 class VerdictMissing(JudgeError):
@@ -120,7 +120,7 @@ class LlmJudge(Evaluator):
         few_shot: Examples with ``inputs``, ``outputs``, ``reasoning`` and ``score``.
         continuous: Whether the score is a number from 0 to 1.
         choices: The numbers that the score must be one of.
-        use_reasoning: Whether the model gives its reasoning first.
+        use_reasoning: Whether the model writes its reasoning first.
         threshold: The lowest score that passes, with `continuous` or `choices`.
         samples: How often to ask; the majority decides.
         harden: Whether to show runs as data between delimiters.
@@ -135,8 +135,8 @@ class LlmJudge(Evaluator):
         max_concurrency: The number of runs to judge concurrently.
         max_cost: The limit on costs of a scoring, in US dollars; in a server, of a day.
         max_cost_per_day: The limit on costs since midnight UTC, in US dollars.
-        prices: Prices by model, in US dollars per million tokens. They come
-            before those of the package genai-prices.
+        prices: Prices by model, in US dollars per million tokens. They take precedence over the
+            package genai-prices.
         judge: The evaluator that asks the models; `prepare` creates it.
     """
 
@@ -384,7 +384,7 @@ class LlmJudge(Evaluator):
         """The run's question, documents and path through a graph, if the prompt shows them.
 
         Raises:
-            NotEvaluated: The prompt shows one that the run does not have.
+            NotEvaluated: The prompt shows data that the run does not have.
         """
         template = self._prepared_judge().prompt.template
         shown_variables = template_variables(template) - set(self.variables)
@@ -453,7 +453,7 @@ def _documents(context: EvaluationContext) -> list[str]:
 
 
 def _require_content(context: EvaluationContext, prompt: str) -> None:
-    """Refuse a run whose content the judge would see only in part: it would make up its verdict.
+    """Refuse a run that the judge would see only in part: it would make up its verdict.
 
     Raises:
         NotEvaluated: Content was not captured, or the prompt judges calls that are not known.

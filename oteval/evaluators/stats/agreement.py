@@ -129,9 +129,10 @@ def cohen_kappa(
 def _interval(confusion: Confusion, confidence: float) -> Interval:
     """The interval of kappa under random weights of the items and of one more.
 
-    It is the idea of `differences`: the weights of the items are from a Dirichlet distribution, and
-    one item that was not rated is where it changes kappa most, at either end. The normal interval
-    (Fleiss, Cohen and Everitt 1969) rests on the few items of a rare label, and is too narrow.
+    It uses the idea of `differences`: the weights of the items are from a Dirichlet distribution.
+    One item that was not rated is placed where it changes kappa most, at either end. The normal
+    interval (Fleiss, Cohen and Everitt 1969) rests on the few items of a rare label, and is too
+    narrow.
     """
     draw = random.Random(0)  # noqa: S311
     size = len(confusion.labels)

@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 _EXACT = 30
 # If the fourth powers of the differences add up to at most this share of the square of the sum of
 # their squares, their sum with random signs is nearly normal. A p-value of .05 is then wrong by
-# .002 at most, for a sum that can have few values only; 10,000 draws have this error too.
+# .002 at most, even for a sum with few possible values. 10,000 draws have the same error.
 _HARDLY_DISCRETE = 5e-4
 # The relative tolerance for equal sums of differences.
 _CLOSE = 1e-9
@@ -49,15 +49,16 @@ def paired_permutation(
 ) -> Permutation:
     """The p-value of the sign-flip test that paired differences have no direction.
 
-    It assumes that each difference is as likely as its opposite; comparisons use
-    `difference_p_value`, which does not.
+    It assumes that each difference is as likely as its opposite. Comparisons use
+    `difference_p_value`, which does not assume it.
 
-    Source: R. A. Fisher, The Design of Experiments (1935), section 21. When neither side is
-    better, each difference has either sign with the same probability; the statistic is their
-    sum. Differences of 0 change nothing. If all others have one size, this is the exact sign
-    test, and for pass/fail McNemar's. Up to 30 differences all assignments of signs are counted;
-    beyond, random ones, where the p-value is (b + 1) / (m + 1) (Phipson & Smyth, "Permutation
-    p-values should never be zero", 2010). Of some 3,000 differences and more the sum is normal.
+    Source: R. A. Fisher, The Design of Experiments (1935), section 21. When neither side is better,
+    each difference has either sign with the same probability; the statistic is their sum.
+    Differences of 0 change nothing. If all others have one size, this is the exact sign test, and
+    for pass/fail McNemar's. For up to 30 differences, all assignments of signs are counted. For
+    more differences, random assignments are counted, and the p-value is (b + 1) / (m + 1) (Phipson
+    & Smyth, "Permutation p-values should never be zero", 2010). From some 3,000 differences on, the
+    sum is normal.
 
     Args:
         differences: One per independent pair; average repetitions first.
@@ -218,8 +219,8 @@ def bootstrap_mean(
 ) -> Interval:
     """A bootstrap interval of the mean of the examples' means.
 
-    Equal means have no spread to draw from. They have the interval of `mean_interval`, or the
-    whole range if that is unknown.
+    Equal means have no spread to draw from. Their interval is the interval of `mean_interval`, or
+    the whole range if that is unknown.
 
     Args:
         clusters: Each example's values; none may be empty.
@@ -248,13 +249,13 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted so that the expected share of false discoveries is kept.
 
     Source: Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", JRSS B 57
-    (1995). Those at most alpha are the discoveries at the rate alpha.
+    (1995). The discoveries at the rate alpha have adjusted p-values of at most alpha.
 
     Args:
         p_values: The tests' p-values.
 
     Returns:
-        The adjusted ones in the same order.
+        The adjusted p-values in the same order.
 
     Raises:
         ValueError: One is not in 0 to 1.
@@ -272,11 +273,12 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 
 
 def selected_confidence(p_values: Sequence[float], alpha: float = 0.05) -> float:
-    """The confidence of intervals of which exactly those of discoveries exclude 0.
+    """The confidence level at which exactly the intervals of discoveries exclude 0.
 
     Source: Y. Benjamini and D. Yekutieli, "False discovery rate-adjusted multiple confidence
-    intervals for selected parameters", JASA 100 (2005). Of the discoveries' intervals, a share of
-    alpha at most is expected not to hold. Without a discovery, all of them hold with 1 - alpha.
+    intervals for selected parameters", JASA 100 (2005). Of the discoveries' intervals, an expected
+    share of at most alpha misses the true value. Without a discovery, each interval has the
+    confidence 1 - alpha.
 
     Args:
         p_values: The tests' p-values, each of the same procedure as the interval.

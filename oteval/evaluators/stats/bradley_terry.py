@@ -59,7 +59,7 @@ def bradley_terry(
     Source: D. R. Hunter, "MM algorithms for generalized Bradley-Terry models", Annals of
     Statistics 32 (2004), section 4 for ties; the model is P. V. Rao and L. L. Kupper's (1967):
     i beats j with g_i / (g_i + theta * g_j). The strengths exist only if no group of systems wins
-    all it plays against the rest; where one does, half a win each way is added to every pair.
+    every comparison with the rest. If a group does, half a win each way is added to every pair.
 
     Args:
         wins: ``wins[i][j]``: the number of times i beat j.
@@ -69,7 +69,7 @@ def bradley_terry(
         rounds: The most iterations.
 
     Raises:
-        ValueError: There are fewer than two systems, or two that nothing connects.
+        ValueError: There are fewer than two systems, or nothing connects two of them.
     """
     size = len(wins)
     if size < 2:
@@ -157,10 +157,10 @@ def rank(
 ) -> tuple[Ranking, list[Interval]]:
     """The ranking over some examples' votes, and each strength's interval.
 
-    The intervals are those of a Bayesian bootstrap over examples, since an example's votes between
+    The intervals come from a Bayesian bootstrap over examples, since an example's votes between
     several systems are not independent. Source: D. B. Rubin, "The Bayesian bootstrap", Annals of
-    Statistics 9 (1981). Each draw weighs the examples anew and adds to every pair that was compared
-    some wins each way, half a win on average: of two systems that is Jeffreys' interval. So the
+    Statistics 9 (1981). Each draw weighs the examples anew and adds some wins each way to every
+    compared pair, half a win on average. For two systems, the result is Jeffreys' interval. So the
     interval of a system that always wins has a width, and shrinks as examples are added.
 
     Args:

@@ -1,24 +1,24 @@
 """The mean of paired differences: its interval, and the p-value that this interval implies.
 
 A sign-flip or a t test assumes that differences are as likely as their opposites when neither side
-is better. They are not where one side is a little better on most examples and fails on a few: such
-samples mostly have only gains. So the interval adds one difference that was not seen, at the end of
-the range, to those that were, and takes the quantiles of their mean under random weights: the bound
-of N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a
+is better. That is wrong if one side is a little better on most examples and fails on a few: such
+samples mostly have only gains. So the interval adds one unseen difference, at the end of the range,
+to the observed differences, and takes the quantiles of their mean under random weights. This is the
+bound of N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a
 nonnegative variable", Mathematical Methods of Statistics 14 (2005), rediscovered by E.
 Learned-Miller and P. Thomas, "A new confidence interval for the mean of a bounded random variable"
-(2019). No distribution is known whose mean it holds less often than it claims. It needs no spread,
-no symmetry and no draws. For passes and fails, the p-value is that of the exact McNemar test.
+(2019). No distribution is known whose mean it covers less often than it claims. It needs no spread,
+no symmetry and no draws. For passes and fails, the p-value equals that of the exact McNemar test.
 
-Each side of the interval holds two bounds, and the wider one counts:
+Each side of the interval has two bounds, and the wider one counts:
 
-- The unseen difference is as large as the largest that was seen, with half of the error on each
-  side, as is usual.
+- The unseen difference is as large as the largest observed difference, with half of the error on
+  each side, as is usual.
 - If scores in 0 to 1 bound the differences, it is as large as can be, with all of the error on each
   side: a distribution that is skewed enough to exceed one end is far from exceeding the other.
 
-Values without bounds can only have the first, and need more pairs: with fewer than 60, a difference
-that occurs in 5% of the pairs is in none of them more often than in 5% of the samples.
+Values without bounds can only have the first, and need more pairs: with fewer than 60 pairs, more
+than 5% of the samples lack a difference that occurs in 5% of the pairs.
 
 `python -m benchmarks --only coverage` measures coverage, false positives and power.
 """
@@ -55,7 +55,7 @@ def difference_interval(
         confidence: The interval's confidence.
 
     Returns:
-        The interval; None where unbounded differences are too few or too equal to tell.
+        The interval; None if unbounded differences are too few or too similar.
 
     Raises:
         ValueError: `differences` is empty.
@@ -105,10 +105,11 @@ def difference_p_value(
 def detectable_difference(
     differences: Sequence[float], *, bounded: bool, alpha: float = 0.05, power: float = 0.8
 ) -> float:
-    """The mean of paired differences that the interval is likely to tell from 0.
+    """The mean of paired differences that the interval is likely to distinguish from 0.
 
-    It is the distance from the observed mean to the farther end of the interval, and the error of
-    the mean that is exceeded with the probability `power`. Infinity means that none is found.
+    It is the sum of two terms: the distance from the observed mean to the farther end of the
+    interval, and the error of the mean that is exceeded with the probability `power`. Infinity
+    means that none is found.
 
     Args:
         differences: One per example.

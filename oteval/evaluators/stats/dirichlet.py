@@ -1,8 +1,8 @@
 """Means under random Dirichlet weights, the distribution behind the intervals of differences.
 
 The weights of n values have the distribution Dirichlet(1, ..., 1): each is an exponential variable
-divided by the sum of all. The mean is then at most t where sum E (value - t) <= 0, a tail of a sum
-of scaled gamma variables.
+E divided by the sum of all. The mean is then at most t if the sum of E (value - t) is at most 0, a
+tail of a sum of scaled gamma variables.
 
 That tail is computed by inversion of the moment generating function along the vertical line through
 its saddlepoint, with the trapezoidal rule after y = sinh(v). For many values it is the saddlepoint
@@ -25,8 +25,8 @@ WeightedValues = Sequence[tuple[float, int]]
 
 # The step of the trapezoidal rule gives nine digits.
 _STEP = 0.125
-# From so many different values on, the tail is approximated: it is wrong by a twentieth at most,
-# where one value outweighs the others.
+# From so many different values on, the tail is approximated. It is wrong by a twentieth at most,
+# namely if one value outweighs the others.
 _MANY = 200
 # Beyond this quantile of the normal distribution a tail counts as 0.
 _FAR = 8.0
@@ -36,7 +36,7 @@ def weighted_values(values: Iterable[float], extra: float) -> WeightedValues:
     """Return values and one more, each with the number of its weights.
 
     Args:
-        values: The values; those that agree to twelve decimals count as equal.
+        values: The values; values that agree to twelve decimals count as equal.
         extra: One more value.
     """
     counts = Counter(round(value, 12) for value in values)
@@ -74,7 +74,7 @@ def mean_quantile(values: WeightedValues, probability: float) -> float:
     normal_quantile = quantile_of_normal(probability)
 
     def distance(tilt: float) -> float:
-        # The bound whose saddlepoint is known: the mean with weights that are tilted so far.
+        # The bound with this saddlepoint: the mean with weights that are tilted so far.
         tail = _tail(*_tilted(terms, tilt))
         if not 1e-15 < tail < 1 - 1e-15:
             return math.copysign(_FAR, tail - 0.5) - normal_quantile

@@ -38,7 +38,7 @@ def mean_interval(
 ) -> Interval | None:
     """An interval of the mean of independent values.
 
-    Values that are all in 0 to 1 are taken for scores of that range.
+    If all values are in 0 to 1, they count as scores of that range.
 
     Args:
         values: One per example.
@@ -47,7 +47,7 @@ def mean_interval(
         seed: Makes the draws of the bootstrap repeatable.
 
     Returns:
-        The interval; None where the values are too few or too equal to tell.
+        The interval; None if the values are too few or too similar.
 
     Raises:
         ValueError: `values` is empty.
@@ -82,7 +82,7 @@ def _skewness_of_mean(values: Sequence[float], centre: float, error: float) -> f
 
 
 def _studentised(values: Sequence[float], confidence: float, resamples: int, seed: int) -> Interval:
-    """The bootstrap-t interval, or Student's where both are the same but for chance.
+    """The bootstrap-t interval, or Student's if both differ only by chance.
 
     Source: P. Hall, "Theoretical comparison of bootstrap confidence intervals", Annals of
     Statistics 16 (1988). A draw without spread is uninformative and counts as extreme on its side.

@@ -18,10 +18,11 @@ def minimal_detectable_difference(
     """The smallest mean of paired differences that a two-sided test is likely to find.
 
     Source: J. Cohen, Statistical Power Analysis for the Behavioral Sciences (2nd ed.), section
-    2.3: (z(1 - alpha/2) + z(power)) * deviation / sqrt(pairs). With fewer than 40 pairs the
-    quantiles are Student's, and with six to eight a factor makes up for the few p-values that a
-    sign-flip test can then have; a simulation found the power of .8 with both. Fewer pairs than
-    such a test needs to reach alpha at all (six at .05) find nothing: infinity.
+    2.3: (z(1 - alpha/2) + z(power)) * deviation / sqrt(pairs). With fewer than 40 pairs, the
+    quantiles are Student's. With six to eight pairs, a factor compensates for the few p-values that
+    a sign-flip test can then have. In a simulation, both corrections kept the power of .8. With
+    fewer pairs than such a test needs to reach alpha (six at .05), nothing is found: the result is
+    infinity.
 
     Args:
         deviation: The standard deviation of the pairs' differences.
@@ -48,9 +49,9 @@ def minimal_detectable_share(
 ) -> float:
     """The smallest difference of two paired pass rates that is likely to be found.
 
-    It is found by bisection over the exact power: the number of pairs that disagree is binomial,
-    and so is, of those, the number that do so in the difference's direction. At best all that
-    disagree do so in one direction, which is assumed where `differing` is smaller than the
+    It is found by bisection over the exact power. The number of pairs that disagree is binomial. Of
+    these pairs, the number that disagree in the difference's direction is binomial as well. At
+    best, all of them disagree in one direction; this is assumed if `differing` is smaller than the
     difference.
 
     Args:

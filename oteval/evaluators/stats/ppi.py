@@ -50,15 +50,15 @@ def ppi_mean(
     Source: A. N. Angelopoulos, J. C. Duchi and T. Zrnic, "PPI++: efficient prediction-powered
     inference" (2023), section 2 and example 6.1: with Y the labels, f the judge's values,
     mean(Y) + lambda * (mean(f, unlabelled) - mean(f, labelled)); lambda is
-    Cov(Y, f) / ((1 + n/N) Var(f)), clipped to 0..1, so that the interval is in the limit never
-    wider than that of the labels alone.
+    Cov(Y, f) / ((1 + n/N) Var(f)), clipped to 0..1, so that in the limit the interval is never
+    wider than the interval of the labels alone.
 
     The normal interval of that estimate is far too narrow for few labels, and if judge and people
-    rarely differ: its coverage was .06 to .5 at 5 to 40 labels and pass rates near 0 and 1. So
-    with fewer than 40 labels, only the labels count, with an exact interval. From 40 on, passes
-    and fails have a stratified interval: the share of passes among runs that the judge passed,
-    and among runs that it failed, each with an exact interval, weighted by the judge's pass rate
-    over all runs (G. Y. Zou and A. Donner's MOVER, Statistics in Medicine 27, 2008).
+    rarely differ: its coverage was .06 to .5 at 5 to 40 labels and pass rates near 0 and 1. So with
+    fewer than 40 labels, only the labels count, with an exact interval. From 40 labels on, passes
+    and fails have a stratified interval: the share of passes among runs that the judge passed, and
+    among runs that it failed, each with an exact interval, weighted by the judge's pass rate over
+    all runs (G. Y. Zou and A. Donner's MOVER, Statistics in Medicine 27, 2008).
 
     Args:
         labels: People's values (1.0 for a pass).

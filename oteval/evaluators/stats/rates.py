@@ -66,18 +66,19 @@ def clopper_pearson(successes: float, total: float, confidence: float = 0.95) ->
     """The exact interval of a share.
 
     Source: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated
-    in the case of the binomial", Biometrika 26 (1934). It holds the truth at least as often as it
-    claims, whatever the share; Wilson's does so only on average (.85 at 1 of 8 for a share of
-    .02). A sum of values in 0 to 1 is taken as well, since a mean of such values varies no more
-    than a share does, and so is the effective number of dependent ones.
+    in the case of the binomial", Biometrika 26 (1934). It covers the true share at least as often
+    as it claims, whatever the share. Wilson's interval does so only on average (.85 at 1 of 8 for a
+    share of .02). A sum of values in 0 to 1 is also accepted, since a mean of such values varies no
+    more than a share does. The effective number of dependent values is accepted for the same
+    reason.
 
     Args:
         successes: The number of successes, or the sum of values in 0 to 1.
-        total: The number of trials; 0 gives the interval 0 to 1.
+        total: The number of trials; 0 returns the interval 0 to 1.
         confidence: The interval's confidence.
 
     Raises:
-        ValueError: There are fewer than no successes, or more than there are tries.
+        ValueError: There are fewer than 0 successes, or more successes than trials.
     """
     if not 0 <= successes <= total + 1e-9:
         raise ValueError(f"{successes} of {total}: successes must be from 0 to the total")
@@ -145,12 +146,12 @@ def mcnemar(only_first: int, only_second: int) -> float:
     """The two-sided p-value of the exact McNemar test of two paired shares.
 
     Source: Q. McNemar, "Note on the sampling error of the difference between correlated
-    proportions or percentages", Psychometrika 12 (1947), in its exact (binomial) form: given how
-    many pairs disagree, either direction is as likely when the shares are equal.
+    proportions or percentages", Psychometrika 12 (1947), in its exact (binomial) form: given the
+    number of pairs that disagree, both directions are equally likely if the shares are equal.
 
     Args:
-        only_first: Pairs of which only the first passed.
-        only_second: Pairs of which only the second did.
+        only_first: The number of pairs where only the first passed.
+        only_second: The number of pairs where only the second passed.
     """
     return sign_test(only_second, only_first)
 
@@ -164,7 +165,7 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
     Args:
         samples: The number of samples (n).
         passed: The number of passes (c).
-        k: The size of the group of which one must pass, 1 to `samples`.
+        k: The size of the group, 1 to `samples`; at least one of the group must pass.
 
     Raises:
         ValueError: `k` or `passed` does not fit.

@@ -1,4 +1,4 @@
-"""Messages as the Bedrock Converse API has them: lists of blocks, each known by its one key.
+"""Messages of the Bedrock Converse API: lists of blocks, each identified by its only key.
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html
 """
@@ -20,7 +20,7 @@ def from_blocks(role: str, value: Any, source: MessageSource) -> list[Message]:
     """The messages of one message's blocks.
 
     Args:
-        role: Who says it; results in a user's message become messages of tools.
+        role: The role of its author; results in a user's message become messages of tools.
         value: The blocks, as a list or as its JSON text; any other text is the message itself.
         source: Where they were read.
     """

@@ -26,7 +26,7 @@ __all__ = [
 
 _CLOSES = (")", "]")
 _LIST_OF_PARTS = ("[{", "[ ", "[\n")
-# Fields beside the content of a message, and the kinds of parts that they are.
+# Fields next to the content of a message, and the kinds of parts that they become.
 _ASIDE = {
     "reasoning_content": "reasoning",
     "reasoning": "reasoning",
@@ -35,11 +35,11 @@ _ASIDE = {
     "refusal": "refusal",
 }
 BESIDE_TEXT = frozenset({*_ASIDE, "audio"})
-"""Fields of a message with content beside its text."""
+"""Fields of a message with content other than its text."""
 
 
 def may_spell_parts(text: str, role: str) -> bool:
-    """Whether a text may be the JSON of parts or, of an assistant, the repr of objects."""
+    """Whether a text may be the JSON of parts or, from an assistant, the repr of objects."""
     if role == "assistant" and (text[-1:] in _CLOSES or text.startswith("content=")):
         return True
     # Most texts begin with a letter.
@@ -53,8 +53,8 @@ class MessageBody:
         role: The role of its author.
         name: The name of its author, or "".
         source: Where it was read.
-        is_recorded: Whether an instrumentation wrote it, which may spell out parts as text and
-            repeat calls; a caller's text is text.
+        is_recorded: Whether an instrumentation wrote it. Instrumentations may write parts as text
+            and repeat calls; a caller's text stays text.
     """
 
     __slots__ = (
@@ -89,14 +89,14 @@ class MessageBody:
 
     @property
     def only_approves(self) -> bool:
-        """Whether it holds only approvals of calls, which are not results."""
+        """Whether it contains only approvals of calls, which are not results."""
         kinds = [str(part.get("type")) for part in self.parts]
         return bool(kinds) and not self.texts and all("approval" in kind for kind in kinds)
 
     def add_calls(self, value: Any) -> None:
         """Add a message's list of calls; parts that repeat them are then left out.
 
-        The list leaves out calls that the provider runs, which then are among the parts alone.
+        The list leaves out calls that the provider runs; these are only among the parts.
         """
         calls = value
         if isinstance(value, str):
@@ -141,7 +141,7 @@ class MessageBody:
                     self._add_part(fields)
 
     def _blocks_of(self, text: str) -> list[Any] | None:
-        """The parts that a text of JSON or of Python objects spells out, or None."""
+        """The parts that a text of JSON or of Python objects contains, or None."""
         if self.role == "tool" or not self.is_recorded or not may_spell_parts(text, self.role):
             return None
         decoded = object_of(text) if self.role == "assistant" else None
@@ -188,12 +188,12 @@ class MessageBody:
             self.calls.append(call)
 
     def add_empty(self) -> None:
-        """Note that a message without anything else is empty, and does not lack its content."""
+        """Mark a message without any content as empty: its content is not missing."""
         if not (self.texts or self.calls or self.listed_calls or self.results or self.parts):
             self.texts.append("")
 
     def add_aside(self, item: Mapping[str, Any]) -> None:
-        """Add the reasoning, the refusal and the audio that a message holds beside its content."""
+        """Add the reasoning, the refusal and the audio that a message has next to its content."""
         if BESIDE_TEXT.isdisjoint(item):
             return
         for key, kind in _ASIDE.items():
@@ -205,7 +205,7 @@ class MessageBody:
             self._add_part({"type": "audio", **item["audio"]})
 
     def take_as_result(self, item: Mapping[str, Any]) -> None:
-        """Take the whole message as the result of a tool; without content, it is not known."""
+        """Take the whole message as a tool's result; without content, the result is unknown."""
         is_known = bool(self.texts) or item.get("content") is not None
         result = read_result(item, "\n".join(self.texts) if is_known else None)
         if self.parts and not self.texts:
@@ -226,7 +226,7 @@ class MessageBody:
         return duplicate
 
     def messages(self) -> list[Message]:
-        """The messages that it holds, in their order."""
+        """Its messages, in order."""
         listed, placed = self.listed_calls, self._placed
         if placed:
             listed = tuple([call for call in listed if not any(call is other for other in placed)])
@@ -237,7 +237,7 @@ class MessageBody:
         """The messages of the content added since the last result.
 
         Args:
-            calls: The calls that they ask for.
+            calls: The calls that they request.
         """
         if self.results and not (self.texts or calls or self.parts):
             return [*self.results]
@@ -246,7 +246,7 @@ class MessageBody:
                 return []
             self.parts = [part for part in self.parts if "approval" not in str(part.get("type"))]
             if self.results and not (self.texts or calls):
-                # An image beside a tool's result, for example, belongs to the result.
+                # An image next to a tool's result, for example, belongs to the result.
                 last = self.results[-1]
                 return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
         texts = self.texts
@@ -254,7 +254,7 @@ class MessageBody:
             texts = [text for text in texts if not _repeats(text, calls)]
         content = "\n".join(texts) if texts else None
         if calls:
-            content = content or None  # some clients write an empty text beside calls
+            content = content or None  # some clients add an empty text to calls
         own = Message(
             self.role,
             content,
@@ -284,7 +284,7 @@ def result_message(result: Result, source: MessageSource) -> Message:
 
 
 def _repeats(text: str, calls: Sequence[ToolCall]) -> bool:
-    """Whether a text is the JSON of one of the calls beside it, as OpenLLMetry writes."""
+    """Whether a text is the JSON of one of the message's calls, as OpenLLMetry writes."""
     if not text.lstrip().startswith("{"):
         return False
     value = parse(text).value
@@ -293,7 +293,7 @@ def _repeats(text: str, calls: Sequence[ToolCall]) -> bool:
 
 
 def distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    """Return calls without the repetitions that some emitters write, with the same id."""
+    """Return calls without the repetitions with the same id that some emitters write."""
     calls = tuple(calls)
     if len(calls) < 2:
         return calls
@@ -305,7 +305,7 @@ def distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list as it is, any other value as a list of one, and None as an empty one."""
+    """A list as it is, None as an empty list, and any other value as a list of one."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

@@ -1,20 +1,20 @@
 """Whether a tool call failed: one rule for the results in traces and the results that callers pass.
 
-Dialects, readers and forms of messages hand over **evidence** and decide nothing. Evidence has
-three kinds, the strongest first:
+Dialects, readers and forms of messages pass on **evidence** and decide nothing. Evidence has three
+kinds, the strongest first:
 
-1. **Recorded** by the emitter beside the result: the span's status, an exception event,
+1. **Recorded** by the emitter next to the result: the span's status, an exception event,
    ``error.type``, a message's ``is_error`` or ``status``. A recorded failure is a failure.
 2. **Reported** in the result by the tool or its protocol, as JSON: MCP's ``isError``, an ``error``
    key, ``status: "error"``, ``success: false``, an HTTP status. JSON that was encoded once more
    and the repr of a dict count as JSON.
-3. **Written** in the result as text: its beginning is that of an error, such as
+3. **Written** in the result as text: it begins like an error, such as
    ``ValueError: ...``, ``error: ...``, ``HTTP 500`` or a traceback.
 
-``is_error: false`` and ``isError: false`` are recorded successes: they outrank the text, but not an
-error that the tool itself reports, because servers send them whenever nothing was raised.
-``status: "success"`` and a span's status OK do not count: frameworks write them on every result of
-a tool that did not raise.
+``is_error: false`` and ``isError: false`` are recorded successes: they outrank the text. They do
+not outrank an error that the tool itself reports, because servers send them whenever nothing was
+raised. ``status: "success"`` and a span's status OK do not count: frameworks write them on every
+result of a tool that did not raise.
 
 Without evidence the outcome is unknown, and the call does not count as failed.
 """
@@ -43,14 +43,14 @@ __all__ = [
 
 
 RULE_VERSION = "call outcome 1"
-"""Part of the versions of evaluators that use the rule: a new one evaluates every run again."""
+"""Part of the versions of evaluators that use the rule: a new version evaluates every run again."""
 
 
 class CallOutcome(NamedTuple):
     """Whether a call failed, and how that is known.
 
     Attributes:
-        failed: Whether it failed; None if nothing tells.
+        failed: Whether it failed; None if nothing shows it.
         evidence: The evidence that decided, or "".
         reason: The text of the failure, or "".
     """
@@ -71,8 +71,8 @@ def outcome_of(content: str | None, *, recorded: bool | None = None) -> CallOutc
     """The outcome of a call.
 
     Args:
-        content: The result as text, or None where it is not known.
-        recorded: Whether the emitter recorded a failure beside the result; None if it recorded
+        content: The result as text, or None if it is unknown.
+        recorded: Whether the emitter recorded a failure next to the result; None if it recorded
             neither a failure nor a success.
     """
     written_outcome = _read_text(content, 0) if content else _UNKNOWN
@@ -86,10 +86,10 @@ def outcome_of(content: str | None, *, recorded: bool | None = None) -> CallOutc
 
 
 def recorded_outcome(field: Callable[[str], Any]) -> bool | None:
-    """Whether the fields beside a result record a failure; None if they record nothing.
+    """Whether the fields next to a result record a failure; None if they record nothing.
 
     Args:
-        field: Returns the value of a field, or None where there is none.
+        field: Returns the value of a field, or None if there is none.
     """
     flags = [
         flag for key in _FLAGS if (flag := _FLAG_VALUES.get(str(field(key)).lower())) is not None
@@ -108,13 +108,13 @@ def outcome_of_message(message: Message) -> CallOutcome:
         return outcome_of(message.content, recorded=message.is_error)
     outcome = outcome_of(message.content)
     if message.is_error and not outcome.failed:
-        # Such as from an earlier version, or decided on a result that was replaced since.
+        # For example from an earlier version, or about a result that has been replaced since.
         return CallOutcome(failed=True, evidence="recorded", reason=_short(message.content))
     return outcome
 
 
 def decided(message: Message) -> Message:
-    """A tool's message with `is_error` set as the evidence says; others as they are."""
+    """A tool's message with `is_error` set by the evidence; other messages as they are."""
     if message.role != "tool" or (message.is_error and message.is_outcome_recorded):
         return message
     failed = bool(outcome_of_message(message).failed)
@@ -180,7 +180,7 @@ def _parsed(text: str) -> Any:
         return None
 
 
-# Python's parser takes 50 times as long as that of JSON.
+# Python's parser takes 50 times as long as the JSON parser.
 _MAX_REPR = 20_000
 
 
@@ -214,7 +214,7 @@ def _read_blocks(blocks: list[Any], depth: int) -> CallOutcome:
 
 
 def _read_mapping(fields: Mapping[str, Any], depth: int) -> CallOutcome:
-    """The outcome that an object shows by its own keys, else by the result inside it."""
+    """The outcome that an object's own keys show, or else the result inside it."""
     flag = next((fields[key] for key in _FLAGS if isinstance(fields.get(key), bool)), None)
     if flag:
         return CallOutcome(failed=True, evidence="flagged", reason=_reason(fields))
@@ -235,7 +235,7 @@ _ENVELOPES = (
 
 
 def _inner(fields: Mapping[str, Any], depth: int, *, is_envelope: bool) -> CallOutcome:
-    """The outcome of the result inside an object that holds little else."""
+    """The outcome of the result inside an object that contains little else."""
     if not is_envelope and len(fields) > 1 and not _is_message(fields):
         return _UNKNOWN
     outcomes = (_read_value(fields[key], depth + 1) for key in _ENVELOPES if key in fields)
@@ -308,7 +308,7 @@ def _has_query_errors(fields: Mapping[str, Any]) -> bool:
 
 
 def _reason(fields: Mapping[str, Any]) -> str:
-    """The text of a failed call's result: that of its error, or of its content."""
+    """The text of a failed call's result: the text of its error, or of its content."""
     for text in _texts(fields, 0):
         return _short(text)
     return _short(dumps(fields))
@@ -333,7 +333,7 @@ def _short(text: str | None) -> str:
 
 
 def _is_written(head: str) -> bool:
-    """Whether a text begins as an error does."""
+    """Whether a text begins like an error."""
     start = head[:_FIRST_WORDS].lower()
     for word in _WORDS:
         if word in start:
@@ -413,7 +413,7 @@ _ONE_LINE = re.compile(
 )
 # A message of LangChain as Python prints it.
 _PRINTED_MESSAGE = re.compile(r"\btool_call_id='[^'\n]{0,200}'[^\n]{0,200}\bstatus='error'")
-# A result of MCP's as Python prints it: its fields alone, or with the class.
+# An MCP result as Python prints it: its fields alone, or with the class.
 _FAILED_MCP = ("isError=True", "isError=True)", "is_error=True", "is_error=True)")
 _PRINTED_MCP = re.compile(r"\w*Result\(|_?meta=|content=\[")
 # `oteval.store.outlines` searches the JSON of messages with it, where it may match more.

@@ -1,7 +1,7 @@
 """Messages that a caller passes, in any form, read strictly.
 
-Nothing is dropped: an item that is not a message, and a part that no codec knows, are an
-`InputError` that names them. Our own messages stay as they are.
+Nothing is dropped: an item that is not a message, or a part of an unknown kind, raises an
+`InputError` that names it. Our own messages stay as they are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_direct(items: Sequence[Any], argument: str) -> tuple[Message, ...]:
         argument: The name of the list in error messages.
 
     Raises:
-        InputError: An item is not a message, or holds a part that is not known.
+        InputError: An item is not a message, or contains an unknown part.
     """
     messages, is_known = _read(items)
     if not is_known:

@@ -52,7 +52,7 @@ FEW_MESSAGES = 6
 
 
 def _extended(earlier: MessageFacts | None, messages: Sequence[Message]) -> MessageFacts:
-    """The facts about the earlier messages of a list and the further ones."""
+    """The facts about the earlier and the further messages of a list."""
     prompts, has_placeholder, has_odd = earlier or _NONE
     for message in messages:
         role, content, parts = message.role, message.content, message.parts
@@ -72,8 +72,8 @@ def _extended(earlier: MessageFacts | None, messages: Sequence[Message]) -> Mess
 def is_without_content(message: Message) -> bool:
     """Whether a message lacks its content, for example because the emitter left it out.
 
-    An answer may be empty, and so may a prompt; a user always says something. A tool's result may
-    still be in the span of the tool.
+    Answers and prompts may be empty; a user's message never is. A tool's result may still be in the
+    span of the tool.
     """
     if message.parts:
         return any(map(is_missing_text, message.parts))

@@ -19,7 +19,7 @@ from .values import parse
 __all__ = ["ROLES", "ROLE_NAMES", "SYSTEM_ROLES", "fields_of", "forms_of", "is_pair", "role_of"]
 
 _CONSTRUCTORS = ("constructor", "not_implemented")
-# Fields that only a message has, and no part of one.
+# Fields that only a message has, but none of its parts.
 _MESSAGE_FIELDS = frozenset(
     {"parts", "tool_calls", "toolCalls", "function_call", "toolInvocations"}
 )
@@ -41,14 +41,14 @@ def is_pair(item: list[Any]) -> bool:
 
 
 def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
-    """The messages that one item holds, each with its ``role``.
+    """The messages in one item, each with its ``role``.
 
     Args:
         item: The item of a list of messages.
         role: The role of messages that name none.
 
     Returns:
-        The messages; none where the item is a part of a message, or nothing known.
+        The messages; none if the item is a part of a message, or unknown.
     """
     if isinstance(item, str) and item.startswith(_MESSAGE_REPRS):
         item = object_of(item)
@@ -103,7 +103,7 @@ def _enveloped(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _role(fields: Mapping[str, Any], item: Any) -> str:
-    """The role of a message: its own, or the one that its type or class names."""
+    """The role of a message: its own, or the role that its type or class names."""
     if fields.get("role"):
         return role_of(fields["role"])
     kinds = [fields.get("type")]
@@ -155,7 +155,7 @@ def _calls_in(value: Any) -> list[Any]:
 
 
 def _of_pydantic_ai(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The messages of a Pydantic AI request or response, one a prompt."""
+    """The messages of a Pydantic AI request or response, one per prompt."""
     if fields["kind"] == "response":
         return [{"role": "assistant", "parts": fields["parts"]}]
     messages: list[Mapping[str, Any]] = []
@@ -191,13 +191,13 @@ _ENUM_KEYS = ("value", "Value", "label", "Label", "name")
 
 
 def role_of(value: Any) -> str:
-    """Return one of `ROLES` for any of its spellings; a role that is not known stays as it is.
+    """Return one of `ROLES` for any of its spellings; an unknown role stays as it is.
 
     Args:
         value: The role, such as ``user``, ``Human``, ``MessageRole.USER`` or ``HumanMessage``.
 
     Returns:
-        The role, or "" where the value names none.
+        The role, or "" if the value names none.
     """
     if isinstance(value, dict):
         value = next((value[key] for key in _ENUM_KEYS if key in value), "")

@@ -26,7 +26,7 @@ def from_candidate(candidate: Mapping[str, Any]) -> list[Any]:
 def _searches(candidate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the call and the result of a search that Google ran for an answer.
 
-    The answer has them beside its content, not as parts, and without an id.
+    The answer has them next to its content, not as parts, and without an id.
     """
     grounding = first_of(candidate, ("groundingMetadata", "grounding_metadata"))
     if not isinstance(grounding, Mapping):

@@ -13,12 +13,12 @@ from .kinds import is_reasoning, reasoning_text
 
 __all__ = ["write_messages"]
 
-# Of an answer that is a refusal, whose words are its text.
+# Marks an answer that is a refusal; its words are the text.
 _REFUSAL = {"type": "refusal"}
 
 
 def write_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages in the conventions' form: each a role and its parts."""
+    """Return messages in the conventions' form: each has a role and parts."""
     written = []
     for message in messages:
         parts = [_result(message)] if message.role == "tool" else list(_parts(message))

@@ -1,7 +1,7 @@
-"""Calls that an instrumentation put together wrongly from a stream: several became one.
+"""Calls that an instrumentation wrongly joined when it read a stream: several became one.
 
-Some servers stream parallel calls without an index; then ``get_weather`` twice is recorded as the
-call ``get_weatherget_weather`` with ``{"city": "Paris"}{"city": "Tokyo"}`` as its arguments.
+Some servers stream parallel calls without an index. Two calls of ``get_weather`` are then recorded
+as the call ``get_weatherget_weather`` with ``{"city": "Paris"}{"city": "Tokyo"}`` as its arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ID_PREFIX = 4
 
 
 def is_glued(call: ToolCall) -> bool:
-    """Whether a call's arguments are those of several calls, one after another."""
+    """Whether a call's arguments are the arguments of several calls, one after another."""
     arguments = call.arguments
     if not isinstance(arguments, str) or not arguments.startswith("{"):
         return False
@@ -27,7 +27,7 @@ def is_glued(call: ToolCall) -> bool:
 
 
 def _objects(text: str) -> list[Any]:
-    """The objects that a text is made of; none where it holds anything else."""
+    """The objects that a text consists of; none if it contains anything else."""
     objects = []
     position = 0
     while position < len(text):
@@ -44,7 +44,7 @@ def _objects(text: str) -> list[Any]:
 
 
 def separated(call: ToolCall, names: Collection[str]) -> list[ToolCall]:
-    """The calls that a glued call is made of; none where its name does not tell them apart.
+    """The calls that a glued call consists of; none if its name does not separate them.
 
     Args:
         call: The call.
@@ -63,13 +63,13 @@ def separated(call: ToolCall, names: Collection[str]) -> list[ToolCall]:
 
 
 def _equal_pieces(text: str, count: int) -> list[str]:
-    """A text in pieces of the same length; none where it cannot be divided so."""
+    """A text in equal pieces; none if it cannot be divided so."""
     size, remainder = divmod(len(text), count)
     return [] if remainder or not size else [text[i : i + size] for i in range(0, len(text), size)]
 
 
 def _pieces(name: str, count: int, names: Collection[str]) -> Sequence[str]:
-    """The names of tools that a glued name is made of."""
+    """The names of tools that a glued name consists of."""
     if count == 1:
         return [name] if name in names else []
     equal = _equal_pieces(name, count)

@@ -46,7 +46,7 @@ def first_of(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     return None
 
 
-# Every part is asked for its kind several times, and there are few kinds.
+# The kind of every part is looked up several times, and there are few kinds.
 @lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
     """A name in lower case, without separators."""
@@ -62,7 +62,7 @@ def _bare(name: str) -> str:
 
 
 def kind_of(part: Mapping[str, Any]) -> str:
-    """A part's kind, "" where it names none."""
+    """A part's kind, "" if it names none."""
     type_name = part.get("type")
     if type(type_name) is str and type_name:
         return _bare(type_name)
@@ -70,7 +70,7 @@ def kind_of(part: Mapping[str, Any]) -> str:
 
 
 def unknown_kind(part: Mapping[str, Any]) -> str:
-    """The kind of a part that no provider known here writes, or "" for a known one."""
+    """The kind of a part if no known provider writes it, or "" for a known kind."""
     kind = kind_of(part)
     if kind in TEXTS or any(word in kind for word in _KEPT):
         return ""
@@ -78,7 +78,7 @@ def unknown_kind(part: Mapping[str, Any]) -> str:
 
 
 def is_missing_text(part: Mapping[str, Any]) -> bool:
-    """Whether a part says that there is a text, but does not hold it."""
+    """Whether a part announces a text that it does not contain."""
     if part.get("text") is not None or part.get("content") is not None:
         return False
     return kind_of(part) in TEXTS and part.get("value") is None
@@ -124,7 +124,7 @@ def is_written_by_model(part: Mapping[str, Any]) -> bool:
 
 
 def transcript_of(part: Mapping[str, Any]) -> str:
-    """The transcript of a part of audio, or "" where it has none."""
+    """The transcript of a part of audio, or "" if it has none."""
     transcript = part.get("transcript")
     return transcript if isinstance(transcript, str) and "audio" in kind_of(part) else ""
 

@@ -1,9 +1,9 @@
 """LangChain's messages as its callbacks dump them, which several instrumentations pass on.
 
-A message comes in one of three forms: the constructor (``{"lc": 1, "kwargs": {...}}``), the older
+A message has one of three forms: the constructor (``{"lc": 1, "kwargs": {...}}``), the older
 ``{"type": "human", "data": {...}}``, and its fields alone (``{"type": "human", "content": ...}``).
-Lists of them may be lists of lists, one a prompt. A tool may return a message too, or a command to
-the graph that holds one. Facts from langchain-core's ``load`` and ``messages``.
+Messages may be in lists of lists, one list per prompt. A tool may also return a message, or a
+command to the graph that contains a message. Facts from langchain-core's ``load`` and ``messages``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def messages(value: Any, source: MessageSource, role: str = "user") -> list[Mess
     """The messages of a parsed list, which may be a list of prompts.
 
     Args:
-        value: The list; a list of prompts counts by its first, a single message as a list of one.
+        value: The list. Of a list of prompts the first is read; a single message is read as a list
+            of one.
         source: Where it was read.
         role: The role of messages that name none.
     """
@@ -75,7 +76,7 @@ def model_of(value: Mapping[str, Any]) -> str:
 
 
 def tool_message(value: Any) -> Mapping[str, Any] | None:
-    """The fields of a tool's message, or None where a parsed result is none.
+    """The fields of a tool's message, or None if a parsed result is not a tool's message.
 
     Args:
         value: The return value of the tool: the message in any of its forms, alone, under
@@ -97,7 +98,7 @@ def tool_message(value: Any) -> Mapping[str, Any] | None:
 
 
 def _is_answer(fields: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    """Whether fields are a message's, and not data of the tool that looks alike."""
+    """Whether fields belong to a message, not to similar data of the tool."""
     return "content" in fields and (fields is not value or "tool_call_id" in fields)
 
 

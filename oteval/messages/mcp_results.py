@@ -20,14 +20,14 @@ _PRINTED = ("_meta=", "meta=", "content=[")
 
 
 def content_of(result: Any) -> tuple[Any, bool | None]:
-    """The text of a result that consists of blocks of text, and whether it is a failure's.
+    """The text of a result that consists of blocks of text, and whether the call failed.
 
     Args:
-        result: The result as its span holds it.
+        result: The result as recorded in its span.
 
     Returns:
-        The text, or the result itself where it has another form; and the flag of the failure, None
-        where it has none.
+        The text, or the result itself if it has another form; and the flag of the failure, None if
+        it has none.
     """
     value = _fields(result) if isinstance(result, str) else result
     if value is None:
@@ -43,7 +43,7 @@ def content_of(result: Any) -> tuple[Any, bool | None]:
 
 
 def _fields(text: str) -> Any:
-    """The blocks, or the object that holds them, that a text spells out."""
+    """The blocks in a text, or the object that contains them."""
     if text[:1] in ("{", "["):
         parsed = parse(text)
         value = None if parsed.truncated else parsed.value

@@ -1,6 +1,6 @@
 """Objects of client libraries as plain data, by their fields.
 
-An object is known by its fields and never by its class, so that no library is imported.
+An object is recognised by its fields and never by its class, so that no library is imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["field_of", "plain_data"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _OWN = (Message, ToolCall)
-# Deeper than any message: values below are the caller's own data, and stay as they are.
+# Deeper than any message: deeper values are the caller's own data, and stay as they are.
 _MAX_DEPTH = 50
 
 
@@ -36,7 +36,7 @@ def plain_data(value: Any, depth: int = 0) -> Any:
     Args:
         value: The value, which is not changed. Our own messages and calls, and values that have
             no fields, stay as they are.
-        depth: How deep the value lies in another one.
+        depth: How deep the value is nested.
     """
     if type(value) in _PLAIN or isinstance(value, _OWN) or depth > _MAX_DEPTH:
         return value

@@ -1,9 +1,9 @@
 """Parts of a message's content in the form of any provider or library.
 
-Read are OpenTelemetry's parts, OpenAI's chat and Responses API, Anthropic's blocks, Bedrock's
-blocks, Gemini parts, the AI SDK from version 4 to 7, Pydantic AI, Semantic Kernel and Haystack. A
-part is a text, a call of a tool, a result of one, or a mapping that stays as it is: an image, a
-thought, or a part of an unknown kind, which `kinds.unknown_kind` tells apart.
+This module reads OpenTelemetry's parts, OpenAI's chat and Responses API, Anthropic's blocks,
+Bedrock's blocks, Gemini parts, the AI SDK from version 4 to 7, Pydantic AI, Semantic Kernel and
+Haystack. A part is a text, a tool call, a tool's result, or a mapping that stays as it is: an
+image, a thought, or a part of an unknown kind (see `kinds.unknown_kind`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Result(NamedTuple):
 
     Attributes:
         call_id: The call's id, or "".
-        content: The result as text, or None where it is not there.
+        content: The result as text, or None if it is missing.
         name: The tool's name, or "".
-        is_error: Whether fields beside the content record that the tool failed, or that it did not;
-            None where none does.
+        is_error: Whether the tool failed, as the fields next to the content record it; None if they
+            do not record it.
         parts: Content other than text, such as an image.
     """
 
@@ -125,7 +125,7 @@ def is_explicit(item: Any) -> bool:
 
 
 def read_parts(value: Any) -> Sequence[Part]:
-    """The parts that one item of a message's content holds.
+    """The parts in one item of a message's content.
 
     Args:
         value: The item: a text, or a part in any form; anything else is a part of unknown kind.
@@ -188,7 +188,7 @@ _CLIENT_RESULTS = frozenset({"toolcallresponse", "toolresult"})
 
 
 def _of_provider(parts: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
-    """Return calls and results of a tool of the provider's."""
+    """Return calls and results of a tool that the provider runs."""
     return [
         (read_call(part) or part) if part["type"] == "tool_call" else read_result(part)
         for part in parts
@@ -196,14 +196,14 @@ def _of_provider(parts: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
 
 
 def _of_refusal(part: Mapping[str, Any]) -> Sequence[Part]:
-    """A refusal's text, and the mark that it is one."""
+    """A refusal's text, and the mark of a refusal."""
     text = next((part[key] for key in ("refusal", "content", "text") if part.get(key)), None)
     mark = {"type": _REFUSAL}
     return (text, mark) if isinstance(text, str) else (mark,)
 
 
 def _text_of_document(part: Mapping[str, Any]) -> str | None:
-    """The text of a document that is data, as Cohere's results are; None for a file."""
+    """The text of a document that is data, such as Cohere's results; None for a file."""
     document = part.get("document")
     return text_of(document.get("data")) if isinstance(document, Mapping) else None
 
@@ -213,7 +213,7 @@ def _is_interface_call(kind: str) -> bool:
 
 
 def _printed(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The call whose fields a part has as its content, as Python prints a dict of them."""
+    """The call in a part whose content is a dict of the call's fields, as Python prints it."""
     content = part.get("content")
     literal = literal_of(content) if isinstance(content, str) else None
     return literal if isinstance(literal, dict) else {}
@@ -233,7 +233,7 @@ def _text(part: Mapping[str, Any]) -> Part:
 
 
 def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
-    """The parts in a part that names its kind by its one key, as Gemini and Bedrock do."""
+    """The parts in a part that names its kind by its only key, as Gemini and Bedrock do."""
     for key, value in part.items():
         if not isinstance(value, dict):
             continue
@@ -252,12 +252,12 @@ def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
     return None
 
 
-# Keys of Gemini's parts that hold a tool of the provider's; two of them also hold other tools.
+# Keys of Gemini's parts for tools of the provider; two of them are also used for other tools.
 _PROVIDER_KEYS = ("executablecode", "codeexecutionresult", "toolcall", "toolresponse")
 
 
 def _inner_result(value: Mapping[str, Any], name: str) -> Result:
-    """A result under a key that names it one."""
+    """A result under a key for results."""
     if name == "functionresponse":
         result = read_result({"call_id": value.get("id"), **value})
         response = value.get("response")
@@ -269,14 +269,14 @@ def _inner_result(value: Mapping[str, Any], name: str) -> Result:
 
 
 def _block(block: Any) -> Any:
-    """Return one block of a Bedrock result with its kind beside it."""
+    """Return one block of a Bedrock result with its kind as a field."""
     if not isinstance(block, dict) or "type" in block:
         return block
     return {"type": next(iter(block), ""), **block}
 
 
 def _named(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part that stays as it is, with the kind that its one key names."""
+    """A part that stays as it is, with the kind that its only key names."""
     if kind_of(part):
         return part
     keys = [key for key, value in part.items() if value is not None and key != "metadata"]
@@ -317,7 +317,7 @@ def _id(fields: Mapping[str, Any]) -> str:
 
 
 def read_call(value: Any) -> ToolCall | None:
-    """A call of a tool in any form, or None where nothing names the tool."""
+    """A call of a tool in any form, or None if nothing names the tool."""
     if isinstance(value, ToolCall):
         return value
     value = value if isinstance(value, dict) else plain_data(value)
@@ -353,11 +353,11 @@ def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
 
     Args:
         part: The result: a part, or a message of a tool.
-        text: The result's text, where it is known already.
+        text: The result's text, if it is known already.
     """
     origin = part.get("origin")
     if isinstance(origin, dict):
-        # Haystack's, where False is written of each tool that did not raise.
+        # Haystack writes False for each tool that did not raise.
         identity = {"id": origin.get("id"), "name": origin.get("tool_name")}
         part = {**part, **identity, "error": part.get("error") or None}
     value, failed = _outcome(part) if text is None else (text, False)
@@ -369,7 +369,7 @@ def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
 
 
 def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
-    """A result's value and whether it is that of a failure."""
+    """A result's value, and whether it reports a failure."""
     for key in _VALUES:
         if part.get(key) is not None:
             break
@@ -388,7 +388,7 @@ def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
 
 
 def _is_failure(response: Mapping[str, Any]) -> bool:
-    """Whether a function response is that of a failure: Gemini's have the error alone."""
+    """Whether a function response reports a failure: Gemini's then has only the error."""
     return set(response) == {"error"} and bool(response["error"])
 
 
@@ -420,7 +420,7 @@ def _is_block(item: Any) -> bool:
 
 
 def _of_interface(part: Mapping[str, Any], kind: str) -> Sequence[Part]:
-    """The call, and where there is one the result, of an AI SDK message for an interface."""
+    """The call of an AI SDK message for an interface, and its result if there is one."""
     name = _name(part) or (str(part.get("type"))[len("tool-") :] if kind else "")
     call = read_call({**part, "name": name, "function": None})
     if call is None:

@@ -1,7 +1,8 @@
-"""Model calls as the client libraries hold them: the request's keyword arguments and the response.
+"""Model calls in the form of client libraries: the request's keyword arguments and the response.
 
-Some instrumentations pass them on as they are. Read are OpenAI's chat completions and Responses
-API, Anthropic's messages, Gemini's contents, LangChain's results, and plain lists of messages.
+Some instrumentations pass them on as they are. This module reads OpenAI's chat completions and
+Responses API, Anthropic's messages, Gemini's contents, LangChain's results, and plain lists of
+messages.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class ModelAnswer(NamedTuple):
     Attributes:
         messages: The answer.
         choices: Other answers to the same request.
-        response_id: The provider's id of it, or "".
+        response_id: The provider's id of the response, or "".
         model: The model that the response names, or "".
     """
 
@@ -66,7 +67,7 @@ class ModelAnswer(NamedTuple):
 
 
 def request_of(value: Any, source: MessageSource) -> ModelRequest:
-    """The request that an attribute holds.
+    """The request in an attribute.
 
     Args:
         value: The attribute.
@@ -86,13 +87,13 @@ def request_of(value: Any, source: MessageSource) -> ModelRequest:
 
 
 def system_messages(request: Mapping[str, Any], source: MessageSource) -> list[Message]:
-    """The system prompt of a request as messages; none where it has none."""
+    """The system prompt of a request as messages; empty if it has none."""
     prompt = system_prompt_of(request)
     return from_messages([{"role": "system", "content": prompt}], source) if prompt else []
 
 
 def system_prompt_of(request: Mapping[str, Any]) -> str | list[Any]:
-    """The system prompt of a request's fields, or of its config's; "" where it has none."""
+    """The system prompt in a request's fields or in its config; "" if it has none."""
     config = request.get("config")
     places = (request, config) if isinstance(config, Mapping) else (request,)
     prompt = next((fields[key] for key in _SYSTEM for fields in places if fields.get(key)), "")
@@ -139,7 +140,7 @@ def _definition(item: Any) -> Mapping[str, Any] | None:
 
 
 def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
-    """The response that an attribute holds.
+    """The response in an attribute.
 
     Args:
         value: The attribute.
@@ -164,7 +165,7 @@ def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
 
 
 def _in_usual_form(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A response of Gemini in the form of chat completions, and any other as it is."""
+    """A response of Gemini in the form of chat completions; any other response as it is."""
     candidates = response.get("candidates")
     if not isinstance(candidates, list):
         return response
@@ -175,7 +176,7 @@ def _in_usual_form(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def response_id_of(response: Any) -> str:
-    """The provider's id of the answer that a parsed response holds, or ""."""
+    """The provider's id of the answer in a parsed response, or ""."""
     if not isinstance(response, Mapping):
         return ""
     answer = first_answer(response)
@@ -186,11 +187,11 @@ def response_id_of(response: Any) -> str:
 
 
 _IDS = ("id", "response_id", "responseId")
-_LANGCHAIN_IDS = ("lc_run-", "run-")  # LangChain's own, where the provider gave none
+_LANGCHAIN_IDS = ("lc_run-", "run-")  # LangChain's own, if the provider set none
 
 
 def _only_response(value: Any) -> Any:
-    """The one complete response in a list, as of a stream, or else the value itself."""
+    """The only complete response in a list, such as a stream's, or else the value itself."""
     only = value[0] if isinstance(value, list) and len(value) == 1 else None
     is_whole = isinstance(only, Mapping) and only.get("object") == "response"
     return only if is_whole else value
@@ -235,9 +236,9 @@ def last_message_of(value: Any, source: MessageSource, role: str) -> tuple[Messa
     """The last message of a role in a text, a message, or a list of messages.
 
     Args:
-        value: The parsed value; a graph's state counts by its messages.
+        value: The parsed value; of a graph's state, its messages.
         source: Where it was read.
-        role: Who says it.
+        role: The role of its author.
     """
     if isinstance(value, str):
         return tuple(messages([value], source, role)) if value and not hidden(value) else ()

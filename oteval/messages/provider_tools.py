@@ -19,7 +19,7 @@ from .kinds import first_of
 __all__ = ["PROVIDER_IDS", "as_parts", "executor_of"]
 
 PROVIDER_IDS = ("srvtoolu_", "mcptoolu_")
-"""How Anthropic's ids of such calls begin; often nothing else says who runs the tool."""
+"""How Anthropic's ids of such calls begin; often nothing else shows who runs the tool."""
 
 # Kinds in lower case, without "_" and "-".
 _CALLS = frozenset({"builtintoolcall", "mcptooluse", "servertoolcall", "servertooluse"})
@@ -28,7 +28,7 @@ _CODE, _CODE_RESULT = "executablecode", "codeexecutionresult"
 _CODE_TOOL = "code_execution"
 _GEMINI = ("toolcall", "toolresponse")
 _OUTPUTS = frozenset({"programoutput", "toolsearchoutput"})
-# Items of calls that the agent runs, also where they have no id that its result repeats.
+# Items of calls that the agent runs, even if they have no id that the result repeats.
 _CLIENT_ITEMS = frozenset(
     {
         *("applypatchcall", "computercall", "customtoolcall", "functioncall"),
@@ -60,7 +60,7 @@ _ENDS = ("_block", "_param", "_tool_result", "_output", "_call")
 
 
 def executor_of(fields: Mapping[str, Any], call_id: str) -> str:
-    """`PROVIDER` where a call says that the provider runs it, else "".
+    """`PROVIDER` if a call states that the provider runs it, else "".
 
     Args:
         fields: The call.
@@ -75,14 +75,14 @@ def executor_of(fields: Mapping[str, Any], call_id: str) -> str:
 
 
 def as_parts(part: Mapping[str, Any], kind: str) -> Sequence[Mapping[str, Any]] | None:
-    """The call, the result, or both, that a part of a provider's own tool holds.
+    """The call, the result, or both, in a part of a provider's own tool.
 
     Args:
-        part: The part, or the fields inside of one that names its kind by its one key.
+        part: The part, or the fields inside a part that names its kind by its only key.
         kind: Its kind, in lower case, without "_" and "-".
 
     Returns:
-        The parts in OpenTelemetry's form; None where the part is of another kind.
+        The parts in OpenTelemetry's form; None if the part is of another kind.
     """
     if kind in _CALLS:
         return None if part.get("name") in _LISTS else _of_call(part)
@@ -117,7 +117,7 @@ def _is_item(part: Mapping[str, Any], kind: str) -> bool:
 
 
 def _of_call(part: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The call of a block that is one, with the result that its payload may hold."""
+    """The call in a block, with the result if its payload contains one."""
     payload = part.get("server_tool_call")
     call_id = part.get("id", part.get("tool_call_id"))
     name = part.get("name", part.get("tool_name"))
@@ -130,7 +130,7 @@ def _of_call(part: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def _of_item(
     item: Mapping[str, Any], *, name: str = "", call_id: Any = None
 ) -> Sequence[Mapping[str, Any]]:
-    """The call that an item is, and the result that it may hold.
+    """The call in an item, and its result if it contains one.
 
     Args:
         item: The fields.
@@ -158,7 +158,7 @@ def _of_item(
 
 
 def _of_result(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The result that a block is."""
+    """The result in a block."""
     value = first_of(part, _PAYLOADS)
     call_id = next((part[key] for key in ("tool_use_id", "tool_call_id") if part.get(key)), None)
     failed = _failed(part) or (isinstance(value, Mapping) and _failed(value))
@@ -176,7 +176,7 @@ def _of_code_result(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _of_gemini(part: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """A call or a result of a tool of Gemini's, which a type names."""
+    """A call or a result of one of Gemini's tools, which a type names."""
     tool = part.get("tool_type", part.get("toolType"))
     name = str(tool).rpartition(".")[2].lower()
     if kind.endswith("response"):
@@ -185,7 +185,7 @@ def _of_gemini(part: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _failed(fields: Mapping[str, Any]) -> bool:
-    """Whether an item or a payload says that the tool failed."""
+    """Whether an item or a payload reports that the tool failed."""
     is_error = str(fields.get("type") or "").endswith("_error")
     return (
         is_error
@@ -207,7 +207,7 @@ def _result(call_id: Any, name: Any, value: Any, *, is_error: bool) -> Mapping[s
 
 
 def _named(item: Mapping[str, Any]) -> str:
-    """The tool's name: an item's own, else the one that its kind names."""
+    """The tool's name: an item's own, or else the name in its kind."""
     name = item.get("name")
     if isinstance(name, str) and name:
         return name

@@ -1,9 +1,9 @@
-"""Python objects from their ``repr``, as emitters write them that cannot serialise them.
+"""Python objects from their ``repr``, which emitters write if they cannot serialise an object.
 
 ``ChatMessage(role=<Role.USER: 'user'>, content=[Text(text='hi')])`` becomes the mapping of its
-fields, with the class as ``type`` where it has no field of that name. LangChain's messages print
-their fields alone: ``content='hi' name='f' tool_call_id='k'``. Nothing is executed: the text is
-parsed, not evaluated.
+fields, with the class as ``type`` if it has no field of that name. LangChain's messages print only
+their fields: ``content='hi' name='f' tool_call_id='k'``. Nothing is executed: the text is parsed,
+not evaluated.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ _NEXT_FIELD = re.compile(rf"(?P<text>{_TEXT})|(?<![,(\[{{])(?P<gap> +)(?=[a-zA-Z
 
 
 def object_of(text: str) -> Any:
-    """The fields of the objects that a repr shows; None where the text is not one.
+    """The fields of the objects that a repr shows; None if the text is not a repr.
 
     Args:
-        text: The repr of an object, of a list of them, or a message as LangChain prints it. Of a
-            call, positional arguments are the list under ``args``; an opaque object is its text.
+        text: The repr of an object or of a list of objects, or a message as LangChain prints it.
+            Positional arguments of a call become the list under ``args``; an opaque object becomes
+            its text.
     """
     if text.startswith("content=") and text.endswith(("'", '"', "}", "]")):
         return printed_fields(text, "Message")
@@ -46,7 +47,7 @@ def object_of(text: str) -> Any:
 
 
 def printed_fields(text: str, name: str) -> Any:
-    """The fields of an object that prints them alone, as Pydantic's models do, or None.
+    """The fields of an object that prints only its fields, as Pydantic's models do, or None.
 
     Args:
         text: The object as text, such as ``status='success' result='21 C'``.
@@ -58,7 +59,7 @@ def printed_fields(text: str, name: str) -> Any:
 # Each call of a model repeats the definitions of its tools.
 @lru_cache(maxsize=16)
 def literal_of(text: str) -> Any:
-    """The value of the repr of a list, dict or tuple that JSON can hold, else None."""
+    """The value of the repr of a list, dict or tuple that JSON can represent, else None."""
     if not text.endswith((")", "]", "}")):
         return None
     try:
@@ -72,13 +73,13 @@ def _parsed(text: str, *, is_whole: bool = False) -> Any:
 
     Args:
         text: The repr.
-        is_whole: Whether all of it has to be a value: none of it may be opaque.
+        is_whole: Whether all of it must be a value, without opaque parts.
     """
     if len(text) > _MAX_REPR:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an odd escape, as in a regular expression
+            warnings.simplefilter("ignore")  # about an odd escape, as in a regular expression
             source = text if is_whole and "<" not in text else _TOKEN.sub(_as_literal, text)
             if is_whole and "<" in text and any(token["opaque"] for token in _TOKEN.finditer(text)):
                 return None
@@ -103,7 +104,7 @@ def _value(node: ast.expr, *, is_field: bool = False) -> Any:
 
     Args:
         node: The node.
-        is_field: Whether it is inside of an object, where a name is a constant.
+        is_field: Whether it is inside an object, where a name is a constant.
 
     Raises:
         ValueError: The node is code, not a value.

@@ -3,17 +3,17 @@
 Each model call of a run repeats the messages before it. While a `ReadCache` is active, the readers
 go on from the longest known beginning of a value, and read only the rest:
 
-- A JSON text that begins with a list that was parsed before gives a list that begins with the same
-  objects. An equal text gives the same value.
-- Work on the items of a list (`ReadCache.fold`) goes on from an earlier list with which it begins:
-  one of the same objects, or of values that are exactly equal.
+- A JSON text may begin with a list that was parsed before. Its value then begins with the same
+  objects. An equal text has the same value.
+- Work on the items of a list (`ReadCache.fold`) goes on from an earlier list that is its beginning:
+  with the same objects, or with exactly equal values.
 
-Beginnings are compared in full, and only whole items are shared, so that a reading is always the
-one that the value alone would give. Values and states are never changed once they are kept. 100
-runs of 40 calls take 1.9 CPU seconds instead of 7.2.
+Beginnings are compared in full, and only whole items are shared, so a reading never depends on the
+values read before. Values and states are never changed once they are kept. 100 runs of 40 calls
+take 1.9 CPU seconds instead of 7.2.
 
-Messages are shared as well. Those of an earlier span keep its ids; `stamped` and
-`message_thread.Sent` give them the ids of the span that repeats them.
+Messages are shared as well. Messages of an earlier span keep its ids; `stamped` and
+`message_thread.Sent` set the ids of the span that repeats them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["ReadCache", "active", "folded", "reading_once"]
 _T = TypeVar("_T")
 _S = TypeVar("_S")
 
-# Recent texts and lists that are compared. Calls of several agents take turns in a trace.
+# Recent texts and lists that are compared. Calls of several agents alternate in a trace.
 _RECENT = 16
 _MAX_CHARACTERS = 32 << 20
 _TAIL = 64
@@ -60,7 +60,7 @@ class _ReadText(Generic[_T]):
         end = self.end
         if not self.items or len(text) <= end:
             return False
-        # Most texts that differ do so here, where little is compared.
+        # Most texts that differ are found here, by a short comparison.
         tail = max(0, end - _TAIL)
         if text[tail:end] != self.text[tail:end]:
             return False
@@ -74,7 +74,7 @@ class _Reached(Generic[_S]):
 
     Attributes:
         items: The list.
-        data: The exact value of its items, or b"" where only the same objects are compared.
+        data: The exact value of its items, or b"" if only the same objects are compared.
         state: The state.
     """
 
@@ -104,7 +104,7 @@ class ReadCache:
         self._companions: dict[type[Any], Any] = {}
 
     def parsed(self, text: str, parse: Callable[[str, list[Any], str], tuple[_T, list[Any]]]) -> _T:
-        """The result of parsing a list's text, from an equal one if there was any.
+        """The result of parsing a list's text, taken from an equal earlier text if there was one.
 
         Args:
             text: The text, which begins with a bracket.
@@ -139,7 +139,7 @@ class ReadCache:
             self._characters -= len(self._texts.pop().text)
 
     def companion(self, kind: type[_T]) -> _T:
-        """The one object of a class that lives as long as this cache."""
+        """The only object of a class that lives as long as this cache."""
         value: _T = self._companions.setdefault(kind, None) or kind()
         self._companions[kind] = value
         return value
@@ -155,7 +155,7 @@ class ReadCache:
         """The state after all items of a list.
 
         Args:
-            kind: Which work it is; states of different kinds are not mixed.
+            kind: The kind of work; states of different kinds are not mixed.
             items: The list.
             extend: Returns a new state after further items, given the state before them, or None
                 at the beginning.
@@ -181,7 +181,7 @@ class ReadCache:
 
 
 def _begins_with(items: Sequence[Any], prefix: Sequence[Any]) -> bool:
-    """Whether a list begins with the very objects of a known one."""
+    """Whether a list begins with the very objects of a known list."""
     if items is prefix:
         return True
     count = len(prefix)
@@ -202,28 +202,28 @@ _ATOMS = (str, int, float, type(None))
 def _exact(items: Sequence[Any], recent: Sequence[_Reached[Any]]) -> bytes:
     """Return bytes that are equal only for equal items: unlike with ``==``, 1 is not True.
 
-    See `_continues` for those of a longer list.
+    See `_continues` for the bytes of a longer list.
 
     Args:
         items: The items.
-        recent: Lists whose bytes are known; a part that these have as well is not searched again.
+        recent: Lists with known bytes; a part that these lists share is not searched again.
 
     Returns:
-        The bytes; b"" for values that have none.
+        The bytes; b"" for values without such bytes.
     """
     try:
         data = orjson.dumps(items, None, orjson.OPT_PASSTHROUGH_SUBCLASS)
         prefix = next((entry.data for entry in recent if _continues(data, entry.data)), b"[")
         if data.find(b"null", len(prefix) - 1) < 0:
             return data
-        # That may have been NaN; the slower format has both.
+        # A null may have been NaN; the slower format distinguishes both.
         return b"m" + marshal.dumps(list(items), _NO_REFERENCES)[_HEAD:]
     except (TypeError, ValueError):
         return b""
 
 
 def _continues(data: bytes, prefix: bytes) -> bool:
-    """Whether `_exact` gave the first bytes for the items of the second, or more."""
+    """Whether the first bytes belong to a list that begins with the list of the second bytes."""
     if not prefix or not data:
         return False
     if prefix.startswith(b"m"):
@@ -253,7 +253,7 @@ def folded(
     Args:
         items: The list.
         extend: The work; see `ReadCache.fold`.
-        kind: Which work it is; by default the function.
+        kind: The kind of work; by default the function.
     """
     cache = active() if items else None
     return cache.fold(kind or extend, items, extend) if cache else extend(None, items)

@@ -1,8 +1,8 @@
 """Message content in the encodings that several dialects share, turned into `Message` values.
 
-A list may hold messages in any form (`forms`), parts of messages in any form (`parts`), or
-both, as the Responses API mixes them. An item of an unknown form becomes a part of the message
-before it, or of a new message; it never becomes a role.
+A list may contain messages in any form (`forms`), parts of messages in any form (`parts`), or both,
+as the Responses API mixes them. An item of an unknown form becomes a part of the message before it,
+or of a new message; it never becomes a role.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EVENT_ROLES = {
 # Reading fewer items takes less time than looking them up.
 _LEAST_REPEATED = 6
 _PLAIN = frozenset({str, list, dict, type(None), bool, int, float})
-# Fields that hold anything beside the text of a message.
+# Fields with content other than the text of a message.
 _BESIDE_TEXT = BESIDE_TEXT | {"toolInvocations", "tool_calls"}
 
 
@@ -54,12 +54,12 @@ def from_messages(value: Any, source: MessageSource, role: str = "user") -> list
     """The messages of a parsed list of messages, or of parts of messages.
 
     Args:
-        value: The list; a single message, or its text alone, is taken as a list of one.
+        value: The list; a single message, or its text, is read as a list of one.
         source: Where it was read.
         role: The role of messages that name none.
 
     Returns:
-        The messages. A list without any known item gives none.
+        The messages; none for a list without any known item.
     """
     if isinstance(value, str):
         value = [value] if value.strip() else []
@@ -109,11 +109,11 @@ class MessageCollector:
     Args:
         source: Where the items were read.
         role: The role of messages that name none; "" if these are not messages.
-        is_recorded: Whether an instrumentation wrote the list. Then neighbours that are one answer
-            are joined, and texts may spell out parts; a caller's messages stay as they are.
+        is_recorded: Whether an instrumentation wrote the list. If so, neighbours that are one
+            answer are joined, and texts may contain parts. A caller's messages stay as they are.
 
     Attributes:
-        misfits: Whether any item is neither a message nor a part outside of a message.
+        misfits: Whether any item is neither a message nor a part outside a message.
     """
 
     __slots__ = (
@@ -125,11 +125,11 @@ class MessageCollector:
         self._source = source
         self._role = role
         self._is_recorded = is_recorded
-        # All messages but the last, and it as several where neighbours are joined to one.
+        # All messages but the last, and the last: several messages if neighbours are joined.
         self._messages: list[Message] = []
         self._last: list[Message] = []
         self._is_last_loose = False
-        # The parts after it that are not in a message, and the messages that these give.
+        # The later parts that are outside a message, and the messages made of them.
         self._loose: MessageBody | None = None
         self._loose_messages: list[Message] | None = None
         self._knows_any = False
@@ -249,11 +249,11 @@ class MessageCollector:
 
 
 def choices(value: Any, count: int = 0) -> tuple[Any, list[Any]]:
-    """A parsed list of answers as the first choice, and the others one by one.
+    """The first choice in a parsed list of answers, and the other choices one by one.
 
-    Messages of the assistant that each say why they end are choices if each is an answer by itself:
+    Messages of the assistant are choices if each has a finish reason and is an answer by itself:
     all are texts, or their indices differ. Reasoning, a tool that the provider ran, a text and
-    calls are the items of one answer, and so are messages that all ask for tools.
+    calls are the items of one answer. Messages that all request tools are one answer as well.
 
     Args:
         value: The list.
@@ -274,7 +274,7 @@ def _have_indices(value: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _is_answer(item: Mapping[str, Any]) -> bool:
-    """Whether a message may be a whole answer: it has a text, or nothing else than media."""
+    """Whether a message may be a whole answer: it has a text, or only media."""
     parts = item.get("parts")
     if not isinstance(parts, list):
         return True
@@ -349,7 +349,7 @@ def from_form(
 def _plain_parts(
     content: Any, parts: Any
 ) -> tuple[list[str], Sequence[ToolCall], Result | None] | None:
-    """The texts and calls, or the one result, of a message that has nothing else.
+    """The texts and calls, or the single result, of a message with no other content.
 
     Returns:
         The texts, the calls, and the result; None for any other message.
@@ -378,7 +378,7 @@ def _plain_parts(
 
 
 def _is_more_than_text(text: str, role: str, calls: Sequence[ToolCall]) -> bool:
-    """Whether a text may spell out parts, or repeat one of the calls beside it."""
+    """Whether a text may contain parts, or repeat one of the message's calls."""
     return may_spell_parts(text, role) or (bool(calls) and text.lstrip()[:1] == "{")
 
 
@@ -408,10 +408,10 @@ def from_event(name: str, body: Any, source: MessageSource) -> list[Message]:
 
 
 def join_neighbours(messages: list[Message]) -> list[Message]:
-    """The messages with calls joined to the assistant message right before them.
+    """The messages; calls are joined to the assistant message right before them.
 
-    The Responses API, and clients built on it, write parallel calls as one message each, and the
-    reasoning before an answer as a separate item.
+    The Responses API, and clients built on it, write each parallel call as a separate message, and
+    the reasoning before an answer as a separate item.
     """
     before = ""
     for message in messages:
@@ -439,7 +439,7 @@ def _continues(before: Sequence[Message], message: Message) -> bool:
 
 
 def _only_reasons(message: Message) -> bool:
-    """Whether a message is nothing but reasoning."""
+    """Whether a message contains only reasoning."""
     is_bare = message.content is None and not message.tool_calls
     return is_bare and bool(message.parts) and all(map(is_reasoning, message.parts))
 

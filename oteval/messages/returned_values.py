@@ -1,7 +1,7 @@
 """Return values of tools, as instrumentations record them.
 
-A framework's tool returns the value itself, or a message or an envelope around it that has the
-call's id or says whether the tool failed: LangChain's ``ToolMessage``, LlamaIndex's
+A framework's tool returns the value itself, or a message or an envelope around it. The envelope has
+the call's id or records whether the tool failed: LangChain's ``ToolMessage``, LlamaIndex's
 ``ToolOutput`` or Agno's ``FunctionExecutionResult``. `mcp_results` reads MCP's.
 """
 
@@ -25,7 +25,7 @@ def returned_value(value: Any, as_recorded: Any) -> Result:
 
     Args:
         value: The parsed return value.
-        as_recorded: The value to show where no message or envelope is around it.
+        as_recorded: The value to show if no message or envelope is around it.
     """
     message = tool_message(value) or _envelope(value)
     if message is None:
@@ -36,7 +36,7 @@ def returned_value(value: Any, as_recorded: Any) -> Result:
 
 
 def _envelope(value: Any) -> Mapping[str, Any] | None:
-    """The fields of a result in an envelope, or None where it has none."""
+    """The fields of a result in an envelope, or None without an envelope."""
     if isinstance(value, str) and value.startswith("status="):
         return _of_agno(printed_fields(value, "FunctionExecutionResult"))
     if not isinstance(value, Mapping):
@@ -49,12 +49,12 @@ def _envelope(value: Any) -> Mapping[str, Any] | None:
         blocks = [{"type": "text", **block} for block in content if isinstance(block, Mapping)]
         text = content_of(blocks)[0] if len(blocks) == len(content) else None
         content = text if isinstance(text, str) else content
-    # LlamaIndex writes False of each tool that did not raise, whatever it returned.
+    # LlamaIndex writes False for each tool that did not raise, whatever it returned.
     return {**value, "content": content, "is_error": value.get("is_error") or None}
 
 
 def _of_agno(fields: Any) -> Mapping[str, Any] | None:
-    """The fields of the result of one of Agno's tools, which is recorded as a repr."""
+    """The fields of an Agno tool's result, which is recorded as a repr."""
     if not isinstance(fields, Mapping) or not {"result", "status"} <= fields.keys():
         return None
     if fields["status"] != "failure":

@@ -27,7 +27,7 @@ NO_SOURCE = SpanRef("", "")
 
 
 def stamped(messages: Sequence[Message], source: MessageSource) -> tuple[Message, ...]:
-    """Return messages with the ids of their source; an earlier one may hold them."""
+    """Return messages with the ids of their source; they may have the ids of an earlier source."""
     return tuple([of_span(message, source) for message in messages])
 
 

@@ -36,7 +36,7 @@ _PLACEHOLDERS = frozenset(
 # An object that the emitter wrote as text without its content, in JavaScript and in Python.
 _OBJECT = re.compile(r"\[?(?:\[object \w+\],?)+\]?|<[\w.]+ object (?:[\w.<>]+ )?at 0x[0-9A-Fa-f]+>")
 _LONGEST = 120
-# Lists from this length (characters) on are looked up in the cache; shorter ones are read faster.
+# Lists from this length (characters) on are looked up in the cache; shorter lists are read faster.
 _LONG = 4096
 
 
@@ -44,7 +44,7 @@ class Parsed(NamedTuple):
     """A value read from an attribute.
 
     Attributes:
-        value: The value; the text itself where it is neither JSON nor a Python literal.
+        value: The value; the text itself if it is neither JSON nor a Python literal.
         truncated: Whether the text was cut JSON; then `value` is the part before the cut, without
             the item that the cut goes through.
     """
@@ -64,7 +64,7 @@ def hidden(value: Any) -> bool:
 
 
 def parse(value: Any) -> Parsed:
-    """The value that an attribute means, unwrapping text that holds JSON."""
+    """The value that an attribute means; JSON inside text is unwrapped."""
     if not isinstance(value, str) or value[:1].isalpha():
         return Parsed(value)
     cache = active() if len(value) >= _LONG and value[0] == "[" else None
@@ -88,7 +88,7 @@ def _parse_list(text: str, items: list[Any], unread: str) -> tuple[Parsed, list[
 
 
 def _items(text: str) -> list[Any]:
-    """The items of a list in JSON text; none where it is not valid."""
+    """The items of a list in JSON text; empty if the text is invalid."""
     try:
         return list_of(_loads(text.strip()))
     except (ValueError, RecursionError):
@@ -107,7 +107,7 @@ def decoded_text(value: Any) -> Any:
 
 
 def mapping_of(value: Any) -> Mapping[str, Any]:
-    """The object that a value is or spells out; an empty one where it is none."""
+    """The object that a value is or contains as text; an empty object for any other value."""
     mapping = decoded(value)
     return mapping if isinstance(mapping, Mapping) else {}
 
@@ -118,7 +118,7 @@ def mappings_of(value: Any) -> list[Mapping[str, Any]]:
 
 
 def list_of(value: Any) -> list[Any]:
-    """A value that is a list; an empty list for any other."""
+    """A value if it is a list; an empty list for any other value."""
     return value if isinstance(value, list) else []
 
 
@@ -206,15 +206,15 @@ def _parse_broken(value: str, text: str) -> Parsed:
 
 
 def _beginning_of(text: str, *, allow_partial: bool = True) -> Any:
-    """The value of a JSON text, or of the part of one before it was cut."""
-    # Takes 0.1 s to import, which only readers of broken JSON pay for.
+    """The value of a JSON text, or of the part before the cut."""
+    # Imported late: it takes 0.1 s, and only readers of broken JSON need it.
     from pydantic_core import from_json
 
     return from_json(text, allow_partial=allow_partial)
 
 
 def _end_of_json(text: str) -> int:
-    """Where a whole JSON value ends that more text follows; 0 where the value is cut."""
+    """The end of a whole JSON value that more text follows; 0 if the value is cut."""
     try:
         _beginning_of(text, allow_partial=False)
     except ValueError as error:
@@ -234,7 +234,7 @@ _MAX_TAIL = 120
 
 
 def _parse_marked(value: str, text: str, error: str) -> Parsed:
-    """The part before the cut of a JSON text that ends with a remark that it was cut.
+    """The part before the cut in a JSON text that ends with a remark about the cut.
 
     Args:
         value: The attribute.
@@ -276,7 +276,7 @@ _MOST_BACK = 3
 
 
 def _without_cut_part(value: Any) -> Any:
-    """A cut list of messages less the part that the cut goes through."""
+    """A cut list of messages without the part that the cut goes through."""
     if not isinstance(value, list) or not value:
         return value
     last = value[-1]
@@ -289,8 +289,8 @@ def _without_cut_part(value: Any) -> Any:
 def parse_arguments(value: Any) -> Any:
     """A tool call's arguments, parsed if they are JSON, or else the raw text.
 
-    Absent, blank and null arguments of a captured call become ``{}``. Of a placeholder, the
-    arguments are unknown: None.
+    Absent, blank and null arguments of a captured call become ``{}``. The arguments of a
+    placeholder are unknown: None.
     """
     if hidden(value):
         return None

@@ -10,7 +10,7 @@
   a person's verdict (`score`).
 - A **dataset** has **examples**, an **experiment** runs a system on them, and **feedback** is one
   evaluator's verdict on a **run** of an experiment (`experiment`).
-- An **outline** has the columns of a stored run by which evaluators may decide it without its
+- An **outline** has the columns of a stored run. Evaluators may decide the run by them, without its
   messages (`outline`).
 - A **recording** has the answers of models and tools in one session, for its replay (`recording`).
 

@@ -1,9 +1,9 @@
 """Cases: runs of the same case are compared with each other.
 
-An attribute names the case of a run, else the user's question does: its text, in which white space
-does not count, and its place in the conversation. The system prompt, the tools and the model do not
-count: they change between the runs that are compared. A run without a name and a question is a
-separate case: two runs with missing content are never the same case.
+An attribute names the case of a run, or else the user's question does: its text without regard to
+white space, and its place in the conversation. The system prompt, the tools and the model do not
+count: they change between the compared runs. A run without a name and a question is a separate
+case: two runs with missing content are never the same case.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _QUESTIONS = frozenset(
 """Names of inputs that are a question, if it is the only input."""
 
 _SETTINGS = frozenset({"model", "system", "system_prompt", "tools", "tool_choice"})
-"""Names of inputs that say how to answer, and are not part of the question."""
+"""Names of inputs that describe how to answer, and are not part of the question."""
 
 
 def normal_text(text: str) -> str:
@@ -50,7 +50,7 @@ def normal_text(text: str) -> str:
 
 
 def first_attribute(trajectory: Trajectory, keys: Sequence[str]) -> str:
-    """The first of some attributes that a run has, as text; "" if it has none."""
+    """The first attribute in `keys` that a run has, as text; "" if it has none."""
     values = (trajectory.attributes.get(key) for key in keys)
     return next((str(value) for value in values if value not in (None, "")), "")
 
@@ -85,8 +85,8 @@ def input_hash(inputs: Any) -> str:
 def case_id(inputs: Any) -> str:
     """The hash of the question in an example's inputs.
 
-    Of messages, those of the user count. Inputs without messages of a user, and without a question
-    as the only input, count as they are.
+    If the inputs are messages, only the user's messages count. Inputs without messages of a user,
+    and without a question as the only input, count as they are.
     """
     return input_hash(_asked(inputs))
 
@@ -140,14 +140,14 @@ def _user_messages(messages: Any) -> Any:
 
 
 def _is_tool_result(content: Any) -> bool:
-    """Whether the content of a user's message is the result of a tool, as at Anthropic."""
+    """Whether the content of a user's message is the result of a tool, as in Anthropic's API."""
     return isinstance(content, list) and any(
         isinstance(block, Mapping) and block.get("type") == "tool_result" for block in content
     )
 
 
 def _content(content: Any, parts: Any) -> Any:
-    """The content of a message; one with parts other than text is a list."""
+    """The content of a message; content with parts other than text is a list."""
     if isinstance(content, (list, tuple)):
         blocks = [block.get("text") if isinstance(block, Mapping) else block for block in content]
         texts = [text for text in blocks if isinstance(text, str)]

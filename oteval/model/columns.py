@@ -1,11 +1,11 @@
-"""The columns of a run: each figure by which runs are selected, grouped, listed and watched, once.
+"""The columns of a run: each figure to select, group, list and watch runs by, defined once.
 
-A column has a name, a meaning and a value. From `COLUMNS` come the fields of ``--where`` and of the
+A column has a name, a meaning and a value. `COLUMNS` defines the fields of ``--where`` and of the
 search of the pages, the measures of monitors, and the columns of lists in the terminal, on pages
 and for agents. `oteval.store.column_sql` has the same values in SQL, under the same names.
 
-To add a column, write an entry here and its SQL there; to keep more of a run than is stored now,
-follow the steps in `oteval.store` first.
+To add a column, write an entry here and its SQL there; to store more of a run than now, follow the
+steps in `oteval.store` first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 LONGEST_ASKED = 1500
-"""The length (characters) to which the question of a run in a list is cut."""
+"""The maximum length (characters) of a run's question in a list."""
 _HOUR = 3600 * 10**9
 
 RunValues = Callable[[str], Any]
@@ -57,18 +57,18 @@ class RunColumn:
     """A column of a run.
 
     Attributes:
-        name: Its name, by which ``--where`` and lists know it.
+        name: Its name in ``--where`` and in lists.
         meaning: Its meaning, a noun phrase.
         kind: Whether its value is a text, a tuple of texts, a number, or a time in nanoseconds
             since the Unix epoch.
         value: Returns its value for a run; None if the run lacks it.
         unit: The unit of a number: ``s``, ``tokens``, ``share`` or "".
         title: The head of its column in lists, if not its name.
-        is_field: Whether ``--where`` knows it.
+        is_field: Whether ``--where`` accepts it.
         measure: Its name as a measure of monitors, or "".
         spellings: Returns all texts that equal one of its texts.
-        group: Whether runs are grouped by it, and a run with several texts belongs to the group of
-            the ``first``, or to that of ``all`` together; "" if runs are not grouped by it.
+        group: The group of a run with several texts, if runs are grouped by it: the group of the
+            ``first`` text, or of ``all`` together. "" if runs are not grouped by it.
     """
 
     name: str
@@ -94,7 +94,7 @@ class RunColumn:
 
     @property
     def has_spellings(self) -> bool:
-        """Whether a value is also found under other spellings."""
+        """Whether other spellings also find a value."""
         return self.spellings is not _same_text
 
 
@@ -287,7 +287,7 @@ MEASURES: Mapping[str, RunColumn] = {column.measure: column for column in _ALL i
 
 
 def column_values(run: Trajectory) -> RunValues:
-    """The function that gives the values of a run's columns."""
+    """The function that returns the values of a run's columns."""
     return partial(_column_value, run)
 
 
@@ -320,7 +320,7 @@ class RunRow:
     """A run in a list: the values of some columns, from its row in the store or from the run.
 
     Attributes:
-        values: The values by name, ``id`` and ``started`` always among them; a question is cut.
+        values: The values by name, always with ``id`` and ``started``; a question is cut.
         usage: Its tokens and model calls, for its cost.
     """
 

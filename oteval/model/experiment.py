@@ -33,7 +33,7 @@ __all__ = [
 
 _LONGEST_QUESTION = 2000  # characters
 _HASH = 16  # characters
-# After the hash in an id: the number of a later turn, and that of a repeated question.
+# After the hash in an id: the number of a later turn, and the number of a repeated question.
 _NUMBERS = re.compile(r"((?:\.\d+)?)(?:-\d+)?")
 
 
@@ -79,7 +79,7 @@ class Example:
 
     @property
     def has_own_id(self) -> bool:
-        """Whether the id was given, and does not follow from the inputs."""
+        """Whether the id is explicit, and not derived from the inputs."""
         hashes = (example_id(self.inputs), case_id(self.inputs))
         return self.id[:_HASH] not in hashes or _NUMBERS.fullmatch(self.id, _HASH) is None
 
@@ -175,8 +175,9 @@ class Run:
         outputs: The output of the system; None if it failed.
         error: The error if it failed, or "".
         trajectory_id: The id of the stored trajectory of the run, or "".
-        trajectory: That trajectory, or one built from outputs that are messages; None without.
-        facts: The facts about the trajectory that its messages do not tell: ``agent``, ``service``,
+        trajectory: That trajectory, or a trajectory built from outputs that are messages; None
+            without either.
+        facts: The facts about the trajectory that its messages do not show: ``agent``, ``service``,
             ``models``, ``usage`` and ``gaps``, in the form of `Trajectory.as_dict`.
         start_ns: The start time.
         end_ns: The end time.

@@ -1,7 +1,7 @@
 """Why a model stopped, in the words of OpenTelemetry's GenAI conventions.
 
 They are ``stop``, ``length``, ``content_filter``, ``tool_call``, ``error`` and ``compaction``. A
-reason that no provider's list has is kept as it was written.
+reason that is in no provider's list is kept as it was written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 __all__ = ["ANSWERED", "normal_finish_reason", "unusual_reasons"]
 
 ANSWERED = frozenset({"stop", "length", "content_filter", "tool_call", "compaction", "pause_turn"})
-"""The reasons for which a model ends an answer by itself, or its provider does."""
+"""The reasons of a model or its provider to end an answer."""
 
 _SPELLINGS = {
     "stop": "end end_turn stop_sequence stop_sequences eos eos_token eos_found complete completed "
@@ -52,5 +52,5 @@ def normal_finish_reason(reason: str) -> str:
 
 
 def unusual_reasons(reasons: Iterable[str]) -> list[str]:
-    """The reasons, each once, other than that a model had finished or called tools."""
+    """The reasons, each once, except that a model had finished or called tools."""
     return [reason for reason in dict.fromkeys(reasons) if reason not in ("stop", "tool_call")]

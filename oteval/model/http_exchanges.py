@@ -36,7 +36,7 @@ class ExchangeEvent:
 
     Attributes:
         time_ns: The time at which the request was sent.
-        attributes: Attributes by which an exchange can be found.
+        attributes: Attributes to find an exchange by.
         body: The whole exchange.
         name: The event's name.
     """
@@ -136,7 +136,7 @@ def from_log(record: LogRecord) -> Exchange | None:
 
 
 class _Reader:
-    """Reads the fields of an event's body, and names the ones that are missing or wrong."""
+    """Reads the fields of an event's body, and names missing or wrong fields."""
 
     def __init__(self, fields: Mapping[str, Any], path: str = "", subject: str = "") -> None:
         self._fields = fields
@@ -176,7 +176,7 @@ class _Reader:
         """The body.
 
         Raises:
-            UnreadableExchange: It does not have the size that it had when it was recorded.
+            UnreadableExchange: Its size differs from the recorded size.
         """
         text = self._fields.get("body")
         # An empty text may arrive as no value at all.

@@ -1,8 +1,8 @@
 """Identities in attributes: the conversation, user, version and prompts that spans belong to.
 
-A placeholder identifies nothing: with `undefined`, or the text that a redaction left, two users'
-chats would be one. A text counts as an id by its form, see `identity`. Where an application writes
-an identity to another attribute, `name_attribute` names that.
+A placeholder identifies nothing: `undefined`, or the text that a redaction left, would join two
+users' chats. The form of a text decides whether it counts as an id, see `identity`. If an
+application writes an identity to another attribute, `name_attribute` sets that attribute.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ __all__ = [
 
 
 class IdentityKind(NamedTuple):
-    """Where spans name one kind of identity.
+    """The attributes with which spans name one kind of identity.
 
     Attributes:
         description: The value of the application's attribute.
         variable: The environment variable that names the application's attribute.
-        copy: The attribute that the application's is copied to when a span is stored.
-        in_resource: Whether the application's attribute may be one of the resource.
+        copy: The attribute that receives a copy of the application's attribute when a span is
+            stored.
+        in_resource: Whether the application's attribute may be a resource attribute.
     """
 
     description: str
@@ -63,7 +64,7 @@ IDENTITIES: Mapping[str, IdentityKind] = {
         "the prompt, as name or name@version", "OTEVAL_PROMPT_ATTRIBUTE", semconv.OWN_PROMPT
     ),
 }
-"""The kinds of identities whose attribute an application may name."""
+"""The kinds of identities for which an application may name an attribute."""
 
 _USUAL_KEYS = {"user": semconv.USER_ID, "version": semconv.VERSION}
 IDENTITY_KEYS = frozenset(
@@ -111,11 +112,11 @@ _fixed = set(_own)
 def identity(text: str) -> str:
     """A text that names something, or "" for a placeholder.
 
-    An id holds letters or digits that are not all zeros or the same ``x``; it does not begin like
-    a template or a mark (``<redacted>``, ``[Scrubbed due to 'session']``, ``{{id}}``, ``***``);
-    and it is not made of words that say that an id is missing (``None``, ``anonymous user``).
+    An id contains letters or digits that are not all zeros or the same ``x``. It does not begin
+    like a template or a mark (``<redacted>``, ``[Scrubbed due to 'session']``, ``{{id}}``,
+    ``***``). It does not consist of words for a missing id (``None``, ``anonymous user``).
     """
-    # An id is seen once or twice, a placeholder again and again.
+    # An id occurs once or twice, a placeholder again and again.
     return text if _USUAL.match(text) else _unusual_identity(text)
 
 
@@ -134,7 +135,7 @@ def _unusual_identity(text: str) -> str:
 
 
 def _is_made_of_nothing(lowered: str, alphanumeric: set[str]) -> bool:
-    """Whether a text only says that an id is missing."""
+    """Whether a text consists of words for a missing id."""
     if any(character.isdigit() for character in alphanumeric):
         return False
     words = set(_WORD.findall(lowered))
@@ -148,7 +149,7 @@ def name_attribute(kind: str, name: str, *, is_default: bool = False) -> None:
     Args:
         kind: A key of `IDENTITIES`.
         name: The attribute, or "" for none.
-        is_default: Whether a name that an option or the environment gave counts more.
+        is_default: Whether a name from an option or the environment takes precedence.
     """
     if is_default and kind in _fixed:
         return
@@ -229,7 +230,7 @@ def _places(spans: Sequence[Span]) -> list[Mapping[str, Any]]:
 def _identified(
     kind: str, own: Sequence[Span], usual: Sequence[Span], names: Collection[str]
 ) -> str:
-    """The identity in the application's attribute, else in the usual ones."""
+    """The identity in the application's attribute, or else in the usual attributes."""
     for keys, spans in ((own_names(kind), own), (_USUAL_KEYS[kind], usual)):
         used = [key for key in keys if key in names]
         if used and (text := _first(kind, _places(spans), used)):

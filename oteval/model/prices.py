@@ -1,9 +1,9 @@
-"""The prices of tokens: those that a user gives, before those of the package ``genai-prices``.
+"""The prices of tokens: first the user's prices, then the prices of the package ``genai-prices``.
 
-The package has the list prices of some 2,300 models and their history, and asks no server. Of
-prices by the length of a request the lowest counts, because a run's sums do not tell how long each
-request was. Prices of searches and other tools do not count. A model without a known price has no
-cost, never 0.
+The package has the list prices of some 2,300 models and their history, and contacts no server. If
+prices depend on the length of a request, the lowest price counts, because a run's sums do not show
+how long each request was. Prices of searches and other tools do not count. A model without a known
+price has no cost, never 0.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Price:
         """Reject prices that are negative, infinite or NaN.
 
         Raises:
-            ValueError: One of them is.
+            ValueError: A price is negative, infinite or NaN.
         """
         for figure in vars(self).values():
             if figure is not None and not 0 <= figure < math.inf:
@@ -89,7 +89,7 @@ class Price:
 
     def cost(self, usage: Usage) -> float:
         """The cost of tokens in US dollars."""
-        # Runs that older versions stored may have cached tokens beside the input.
+        # In runs that older versions stored, the input may not include cached tokens.
         sent = max(usage.input_tokens, usage.cached_tokens + usage.cache_write_tokens)
         counted = replace(usage, input_tokens=sent)
         amounts = (getattr(counted, name) * rate for name, rate in self.surcharges.items())
@@ -102,7 +102,7 @@ class CostSum:
 
     Attributes:
         dollars: The cost of the runs whose cost is known, in US dollars.
-        priced: How many they are.
+        priced: The number of these runs.
         runs: The number of all runs.
     """
 
@@ -118,7 +118,7 @@ class CostSum:
 
 @dataclass(frozen=True)
 class Prices:
-    """A price list: the user's prices first, then those of ``genai-prices``.
+    """A price list: the user's prices first, then the prices of ``genai-prices``.
 
     Attributes:
         own: The user's prices by model name.
@@ -127,7 +127,7 @@ class Prices:
     own: Mapping[str, Price] = field(default_factory=dict)
 
     def of(self, *models: str, at_ns: int = 0) -> Price | None:
-        """The price of the first model name that has one, or None.
+        """The price of the first model name with a price, or None.
 
         A name also matches without its provider prefix ("openai/") and its date suffix.
 
@@ -166,7 +166,7 @@ class Prices:
         """The cost of several runs.
 
         Args:
-            usages: By model, the number of runs that it alone answered and whose tokens are known,
+            usages: By model: the number of runs with known tokens that only this model answered,
                 and the sum of their tokens.
             runs: The number of all runs.
         """
@@ -250,7 +250,7 @@ def _figure(listed: ModelPrice, name: str) -> float | None:
 
 
 def make_prices(own: Mapping[str, Any] | None) -> Prices:
-    """A price list with prices that a user gives.
+    """A price list with the user's prices.
 
     Args:
         own: For each model ``{"input": 0.25, "output": 2.0}``, optionally with the other fields of

@@ -12,7 +12,7 @@ _Class = TypeVar("_Class")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[_Class]) -> type[_Class]:
-    """Make a class a hashable dataclass with slots that only the type checker takes for frozen.
+    """Make a class a hashable dataclass with slots that is frozen only for the type checker.
 
     A truly frozen instance takes three to five times as long to create: 2 us for a span, half the
     time to decode it. Without slots, more than 30 fields would take a table of 2 KB for each

@@ -63,11 +63,11 @@ class Exchange:
         start_ns: The time at which the request was sent.
         end_ns: The time at which the last chunk, or the error, arrived.
         trace_id: The id of the trace that the request belongs to, or "".
-        span_id: The id of the span in which the request was made, or "".
+        span_id: The id of the span that was active when the request was made, or "".
         is_in_agent: Whether an agent of the session made it, rather than the code around it.
         has_all_headers: Whether `request_headers` has every header that a replay compares.
-        thread: A label of the process, the thread and the asynchronous task in which the request
-            was made, or "".
+        thread: A label of the process, the thread and the asynchronous task that made the request,
+            or "".
     """
 
     method: str
@@ -99,7 +99,7 @@ class RecordedRequest:
 
     Attributes:
         api: The API's name, such as ``chat_completions``, ``responses`` or ``anthropic_messages``;
-            "" if the trace does not say.
+            "" if the trace does not show it.
         model: The model's name.
         messages: The conversation, with the system instructions first.
         tools: The definitions of the tools, in OpenAI's format.
@@ -171,14 +171,14 @@ class RecordedToolCall:
         runs_agent: Whether the tool ran another agent, whose model calls are recorded too.
         own_result: The result as the tool returned it to the agent's code, if it is known and
             differs from `result`; otherwise None.
-        own_arguments: The arguments with which the function was called, if they are known and
-            differ from `arguments`; otherwise None.
+        own_arguments: The arguments that the function received, if they are known and differ from
+            `arguments`; otherwise None.
         is_decorated: Whether `@oteval.tool` recorded it in an agent of the session: a replay
             intercepts every call of such a tool.
-        returned: The form in which the value that the tool returned was recorded with its type: its
-            encoded text, or how the text of the result is read; None if its type is not known.
-        raised: The encoded text of the exception that the tool raised, likewise.
-        thread: A label of the thread and the task in which it was called, or "".
+        returned: The recorded form of the value that the tool returned, with its type: its encoded
+            text, or how to read the text of the result; None if its type is not known.
+        raised: The encoded text of the exception that the tool raised; None if it is not known.
+        thread: A label of the thread and the task of the call, or "".
         function: The import path of the plain function that was watched while it ran the tool, or
             "".
     """
@@ -213,7 +213,7 @@ class RecordedAnswer:
             is not known.
         type: The type of the value that the agent's function returned, as ``module:Class``; "" if
             it is not known.
-        error: The exception with which the run ended, as ``ValueError: text``, or "".
+        error: The exception that ended the run, as ``ValueError: text``, or "".
         is_decorated: Whether `@oteval.agent` recorded it: a replay sees every end of its function.
         start_ns: The start of the run.
     """
@@ -238,7 +238,7 @@ class Recording:
         inputs: The user's messages that started each turn, in order.
         model_calls: The model calls, by their start.
         tool_calls: The executions of tools, by their start.
-        exchanges: Other HTTP exchanges, such as those of tools, by their start.
+        exchanges: Other HTTP exchanges, such as the exchanges of tools, by their start.
         trajectory_ids: The ids of the session's trajectories.
         answers: The ends of the agents' runs, by their start.
     """

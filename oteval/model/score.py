@@ -36,7 +36,7 @@ def reported_cost(metadata: Mapping[str, Any]) -> float | None:
     The key is ``cost_usd``, or else ``cost``.
 
     Returns:
-        The cost, or None without a finite number that is not negative.
+        The cost, or None without a finite number of at least 0.
     """
     for key in ("cost_usd", "cost"):
         cost = metadata.get(key)
@@ -59,7 +59,7 @@ class Reference:
         messages: The messages, in any form `oteval.evaluators.messages` accepts.
         source: Its origin: the path of a file, or the id of a trajectory.
         steps: The nodes of each turn, for evaluators of graphs; None without a graph.
-        alternatives: References, the best match of which counts. They replace `messages` and
+        alternatives: Several references; the best match counts. They replace `messages` and
             `steps`.
     """
 
@@ -142,7 +142,7 @@ class EvaluationResult:
 
         Args:
             passed: Whether it is a pass; None if the evaluator neither passes nor fails runs.
-            score: The number; None takes that of `passed`.
+            score: The number; None takes it from `passed`.
             comment: Why.
             metadata: Figures that reproduce the verdict.
         """
@@ -219,7 +219,7 @@ class Label:
         evaluator: The evaluator whose question the person answered; "" for any.
         person: The person's name, or "".
         note: The reason for the verdict, or "".
-        score: A score that the person gave as well, or None.
+        score: The score that the person also set, or None.
         time_ns: When the label was stored (ns), 0 before.
     """
 

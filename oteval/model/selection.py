@@ -1,8 +1,8 @@
 """Filters for trajectories, from the command line and from ``where`` in oteval.yaml.
 
 A filter compares the columns of runs (`oteval.model.columns`). `Selection.matches` tests one
-trajectory, and the store translates a selection to a query. `select` makes one of the filters of
-the command line, which other interfaces take by the same names.
+trajectory, and the store translates a selection to a query. `select` makes a selection of the
+command line's filters. Other interfaces accept them by the same names.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Condition:
     def accepts(self, values: RunValues) -> bool:
         """Whether the comparison is true for the run's column, or for any of its texts.
 
-        It is not if the column is unknown. An attribute that a run lacks is known to differ.
+        It is false if the column is unknown. An attribute that a run lacks is known to differ.
         """
         if self.operator == "!=":
             if self.name in COLUMNS and values(self.name) is None:
@@ -221,7 +221,7 @@ class Selection:
                 yield name, accepted
 
     def columns(self) -> Iterator[str]:
-        """Yield the names of the tested columns, as `RunValues` takes them."""
+        """Yield the names of the tested columns, as `RunValues` accepts them."""
         yield from (condition.name for condition in (*self.conditions, *self.asked))
         yield from (f"attributes.{key}" for key in self.attributes)
         yield from (name for name, _ in self.texts())

@@ -41,7 +41,7 @@ __all__ = [
 INVOCATION_ID = "oteval.invocation.id"
 """The resource attribute with the id of an `oteval run`, or of a process with `instrument()`."""
 PROCESS = (INVOCATION_ID, "service.instance.id", "process.pid")
-"""The resource attributes that tell a process from others of its service."""
+"""The resource attributes that distinguish a process from others of its service."""
 
 OPERATION = (
     "gen_ai.operation.name",

@@ -1,7 +1,7 @@
 """Spans of many requests as columns: the parts of a span as positions in the received bytes.
 
-A server stores most spans without looking at them. Columns spare it an object for each span and
-attribute. The arrays are NumPy's.
+A server stores most spans without looking at them. With columns, it needs no object for each span
+and attribute. The arrays are NumPy's.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class AttributeColumns:
     """The attributes of all spans, in the order of the spans and of their attributes.
 
     Attributes:
-        span: The index of each one's span; ascending.
-        key: The key of each, as an index of `keys`. No span has a key twice.
+        span: The index of each attribute's span; ascending.
+        key: The key of each attribute, as an index of `keys`. No span has a key twice.
         keys: The different keys.
         is_text: Whether the value is a text; `text` has its bytes.
-        is_integer: Whether the value is an integer; `number` holds it.
+        is_integer: Whether the value is an integer; `number` contains it.
         text: Where the texts are.
         number: The integers.
         others: The other values by the index of the attribute.
@@ -70,9 +70,9 @@ class AttributeColumns:
 
 @dataclass(frozen=True, slots=True)
 class SpanColumns:
-    """Spans as columns of equal length. They say the same as `Span` objects.
+    """Spans as columns of equal length, with the same content as `Span` objects.
 
-    Texts are not checked yet: they are UTF-8 only if the sender was right.
+    Texts are not checked yet: they are UTF-8 only if the sender was correct.
 
     Attributes:
         data: The bytes that slices refer to.
@@ -89,8 +89,8 @@ class SpanColumns:
         attributes: The attributes.
         origin: The origin of each span, as an index of `origins`.
         origins: The resources and scopes.
-        whole: Spans with a part that has no column here (events, links, a trace state, dropped
-            parts), by their index.
+        whole: Spans with a part without a column (events, links, a trace state, dropped parts), by
+            their index.
     """
 
     data: bytes

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 SCORE_ATTRIBUTES = "oteval.score."
-"""How the names of attributes begin by which oteval adds scores to a span."""
+"""The prefix of the attributes that add scores to a span."""
 
 Attributes = Mapping[str, Any]
 
@@ -124,7 +124,7 @@ class Span:
 
 
 def is_completed_by(span: Span, again: Span) -> bool:
-    """Whether a span was exported again when more of it was known.
+    """Whether a span was exported again with more data.
 
     Some emitters export a span while it is in progress, and once more when it has ended.
 
@@ -150,8 +150,8 @@ class LogRecord:
     """An OpenTelemetry log record. Several dialects record messages in them.
 
     Attributes:
-        trace_id: The id of the trace in whose context it was emitted, or "".
-        span_id: The id of the span in whose context it was emitted, or "".
+        trace_id: The id of the trace that was active when it was emitted, or "".
+        span_id: The id of the span that was active when it was emitted, or "".
         time_ns: The time of the event; 0 if the emitter omitted it.
         observed_ns: The time at which it was collected.
         event_name: OTLP's ``eventName``, or the attribute ``event.name`` or ``otel.event.name``.

@@ -111,7 +111,7 @@ CALL_GAPS = CONTENT_GAPS | {"calls_not_captured"}
 """Codes of gaps that may hide calls."""
 UNREAD_MODEL_GAPS = frozenset({"no_model_spans", "unknown_dialect"})
 """Codes of gaps of a run whose model calls were not read. Its calls may be known nevertheless: an
-agent's own span may hold all messages."""
+agent's own span may contain all messages."""
 DAMAGED_CONTENT_GAPS = frozenset({"content_truncated", "redacted"})
 """Codes of gaps of messages that were recorded, but were cut or replaced."""
 FAILURE_GAPS = frozenset({"internal_error", "too_large"})
@@ -180,8 +180,8 @@ class Message:
             format.
         span_id: The id of the span that the message was read from.
         trace_id: The id of that span's trace.
-        is_outcome_recorded: Whether the emitter recorded `is_error` beside the result, so that it
-            was not read from the result. Equal messages may differ in it.
+        is_outcome_recorded: Whether the emitter recorded `is_error` next to the result, so that it
+            was not read from the result. Equal messages may differ in this field.
     """
 
     role: str
@@ -197,13 +197,13 @@ class Message:
 
     @property
     def client_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that the agent has to execute, without calls of the provider's own tools."""
+        """The calls that the agent has to execute, excluding calls of the provider's own tools."""
         return tuple([call for call in self.tool_calls if not call.executed_by])
 
     def as_dict(self) -> dict[str, Any]:
         """The message in OpenAI's format; a failed tool message has ``is_error``.
 
-        A tool message that is recorded as a success has it too, as false.
+        A tool message that is recorded as a success also has it, as false.
         """
         out: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.parts:
@@ -222,10 +222,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Messages that the conversation did not continue with: replaced history or unused choices.
+    """Messages that the conversation left behind: replaced history or unused choices.
 
     Attributes:
-        at: The index in the trajectory's messages at which the replacement begins.
+        at: The index in the trajectory's messages where the replacement begins.
         messages: The messages that were replaced.
         span_id: The id of the span of the model call with the new history.
     """
@@ -258,18 +258,19 @@ class Trajectory:
         turn: The number of the run in its conversation, from 1.
         user: The id of the user, or "".
         version: The version of the agent or its service, or "".
-        agent: The name of the agent, or ""; of a run that was handed over, the first one's.
-        agents: The names of all agents of a run that was handed over; otherwise empty.
+        agent: The name of the agent, or "". For a run that was handed over, the name of the first
+            agent.
+        agents: The names of all agents, for a run that was handed over; otherwise empty.
         service: The name of the service that emitted the spans.
         parent_id: For a sub-agent, the id of the trajectory that called it; otherwise "".
         parent_call_id: For a sub-agent called as a tool, the id of that call; otherwise "".
-        steps: The run as a path in a graph: one tuple with the nodes of its turn in the order of
-            execution. A node inside another node or agent is named ``parent:child``.
+        steps: The run as a path in a graph: one tuple with the nodes of its turn in execution
+            order. A node inside another node or agent is named ``parent:child``.
         tools: The definitions of the tools that the model could call.
         models: The models that answered, in order of first use.
-        dialects: The dialects by which the run's spans were read.
+        dialects: The dialects that read the run's spans.
         usage: The token usage.
-        finish_reasons: Why the model stopped, for each call that tells it, in order.
+        finish_reasons: Why the model stopped, for each call that reports it, in order.
         prompts: The names of the prompts that the run used, each as ``name`` or ``name@version``.
         documents: The documents that retrievers returned and whose text was captured.
         start_ns: The start of the run.
@@ -277,13 +278,13 @@ class Trajectory:
         gaps: The information that is missing from the trace.
         rewrites: History that later calls replaced, and choices that were not used.
         attributes: Short attributes of the resource and the root span, for filters.
-        chain: A hash of all messages up to the run's last answer, by which a later run without a
-            conversation id finds its predecessor; or `FAILED_REQUEST` with a hash of the request.
+        chain: A hash of all messages up to the run's last answer, or `FAILED_REQUEST` with a hash
+            of the request. A later run without a conversation id finds its predecessor by it.
         follows: The `chain` of the previous run in the history; or `FOLLOWS_ANSWER` with the call
-            key of its last answer, where the provider keeps the history; or `FAILED_REQUEST` with a
+            key of its last answer, if the provider stores the history; or `FAILED_REQUEST` with a
             hash of the first request; or "".
-        call_keys: Hashes of the model calls, by which recordings of the same calls by several
-            instrumentations are recognised.
+        call_keys: Hashes of the model calls, to recognise recordings of the same calls by several
+            instrumentations.
         rev: The revision. Spans that arrive late cause a new revision.
     """
 
@@ -405,8 +406,8 @@ def trajectory_id(trace_id: str, span_id: str) -> str:
 def gaps_of_calls(messages: Sequence[Message]) -> tuple[Gap, ...]:
     """The gap of a run whose messages, without spans, do not show its calls; else none.
 
-    Messages are the whole run if they show a call, or the question that it answers. No messages at
-    all hide nothing.
+    Messages are the whole run if they show a call, or the question that the run answers. An empty
+    list hides nothing.
     """
     shows = any(message.tool_calls or message.role == "user" for message in messages)
     return () if shows or not messages else (ANSWER_ONLY,)

@@ -2,8 +2,8 @@
 
 Emitters differ in two ways. They spell the counts differently (``prompt_tokens``, ``inputTokens``,
 ``gen_ai.usage.cache_read.input_tokens``, ``usageMetadata.thoughtsTokenCount``), and they count
-cached, written and reasoning tokens within the input and output, or beside them. `TokenCounts`
-always holds totals: `input` includes tokens read from and written to a cache, `output` includes
+cached, written and reasoning tokens within the input and output, or separately. `TokenCounts`
+always contains totals: `input` includes tokens read from and written to a cache, `output` includes
 reasoning.
 """
 
@@ -19,7 +19,7 @@ from .record_class import record
 
 __all__ = ["NO_TOKENS", "TokenCounts", "Usage", "count_of", "read_tokens", "span_tokens"]
 
-# More than any count can be; sums of it still are 64-bit numbers.
+# More than any possible count; sums of such counts are still 64-bit numbers.
 _MAX_COUNT = 1 << 48
 
 
@@ -28,7 +28,7 @@ class Usage:
     """The token usage that the model calls of a run report.
 
     Attributes:
-        input_tokens: The input tokens, including those read from and written to a cache.
+        input_tokens: The input tokens, including tokens read from and written to a cache.
         output_tokens: The output tokens, including reasoning.
         cached_tokens: The input tokens that came from a cache.
         model_calls: The number of model calls.
@@ -74,10 +74,10 @@ _counts_in = attrgetter(*_USAGE_FIELDS)
 
 
 class TokenCounts(NamedTuple):
-    """The tokens of one model call; None where nothing reports them.
+    """The tokens of one model call; None if nothing reports them.
 
     Attributes:
-        input: The input tokens, including those read from and written to a cache.
+        input: The input tokens, including tokens read from and written to a cache.
         output: The output tokens, including reasoning.
         cached: The input tokens that came from a cache.
         reasoning: The output tokens of reasoning.
@@ -136,9 +136,10 @@ class _Count(NamedTuple):
 
     Attributes:
         kind: The counted tokens.
-        is_beside: Whether the name is one with which providers count beside the input or output.
-        is_share: Whether it is one of the amounts that add up to the input or output (Langfuse).
-        is_extra: Whether it adds to an amount that is reported as well.
+        is_beside: Whether providers that use the name count these tokens separately from the input
+            or output.
+        is_share: Whether the input or output is the sum of such amounts (Langfuse).
+        is_extra: Whether it is added to an amount that is also reported.
     """
 
     kind: _Kind
@@ -147,7 +148,7 @@ class _Count(NamedTuple):
     is_extra: bool = False
 
 
-# Attributes of spans whose names begin so hold counts.
+# Attributes of spans with these prefixes contain counts.
 _PREFIXES = (
     "gen_ai.usage.",
     "llm.token_count.",
@@ -173,7 +174,7 @@ _WORDS = (
     | (_CACHE_WORDS | _WRITE_WORDS | _READ_WORDS)
     | {"audio", "details", "total", "usage"}
 )
-# Anthropic and Bedrock count these beside the input.
+# Anthropic and Bedrock count these separately from the input.
 _BESIDE = frozenset({"cache_read_input", "cache_creation_input", "cache_write_input"})
 
 
@@ -181,8 +182,8 @@ _BESIDE = frozenset({"cache_read_input", "cache_creation_input", "cache_write_in
 def _meaning(name: str) -> _Count | None:
     """The meaning of a name in a provider's usage, or None.
 
-    Names are understood by their words, so that a spelling that nobody has listed counts as well. A
-    word that is not about tokens (``cost``, ``miss``, ``image``, ``5m``) makes a name mean nothing.
+    Names are understood by their words, so an unlisted spelling counts as well. A name with a word
+    that is not about tokens (``cost``, ``miss``, ``image``, ``5m``) has no meaning.
     """
     listed = _SEPARATOR.sub("_", _HUMP.sub("_", name).lower()).strip("_").split("_")
     if listed[:3] == ["tool", "use", "prompt"]:  # Gemini: results of the tools that it runs
@@ -225,8 +226,8 @@ def _cache_meaning(words: Sequence[str]) -> _Count | None:
 def _attribute_meaning(key: str) -> _Count | None:
     """The meaning of a span's attribute.
 
-    The conventions count all that was read as input, and instrumentations that write a provider's
-    name follow them; only Gemini's thoughts stay beside the output.
+    The conventions count everything that was read as input. Instrumentations that write a
+    provider's name follow them; only Gemini's thoughts stay separate from the output.
     """
     meaning = _meaning(_PREFIX.sub("", key, count=1))
     if meaning is None or meaning.kind == "reasoning":
@@ -234,7 +235,7 @@ def _attribute_meaning(key: str) -> _Count | None:
     return meaning._replace(is_beside=False, is_share=False)
 
 
-# Kinds with nothing to add to a side.
+# Kinds of which nothing is added to a side.
 _SIDES_AND_TOTAL = frozenset({"input", "output", "total"})
 
 
@@ -250,7 +251,7 @@ class _Reported:
         self.extra_input = 0
 
     def add(self, meaning: _Count | None, value: Any) -> None:
-        """Add a count, unless it was reported by another name already."""
+        """Add a count, unless another name reported it already."""
         if meaning is None or (count := count_of(value)) is None:
             return
         kind, is_beside, is_share, is_extra = meaning
@@ -264,7 +265,7 @@ class _Reported:
                 self.shares.add(kind)
 
     def add_mapping(self, usage: Mapping[Any, Any]) -> None:
-        """Add the counts of a provider's usage; those of nested objects after its own."""
+        """Add the counts of a provider's usage, and then the counts of nested objects."""
         nested: list[tuple[str, Any]] = []
         for key, value in usage.items():
             if isinstance(value, (Mapping, list)):
@@ -286,7 +287,7 @@ class _Reported:
                 self.add(_meaning(f"{key}_audio"), count)
 
     def totals(self) -> TokenCounts:
-        """The counts; those beside the input and output are added to them."""
+        """The counts; separate counts are added to the input and output."""
         counts = self.counts
         if not counts:
             return NO_TOKENS
@@ -315,7 +316,7 @@ class _Reported:
         )
 
     def _share_of_audio(self, side: _Side) -> int:
-        """The tokens of audio where the input or output leaves them out."""
+        """The tokens of audio if the input or output leaves them out."""
         if side not in self.shares:
             return 0
         listed = self.counts.get("input", 0) + self.counts.get("output", 0)
@@ -325,13 +326,14 @@ class _Reported:
     def _is_cache_beside(self, apart: int, sent: int, received: int) -> bool:
         """Whether the input leaves cached and written tokens out.
 
-        More of them than of the input proves it, and so does a total. Otherwise the names tell.
+        More of them than of the input proves it. A total proves it as well. Otherwise the names
+        decide.
         """
         total = self.counts.get("total")
         if apart > sent or total == sent + apart + received:
             return True
         if total == sent + received:
-            # Libraries that add up Anthropic's counts by themselves forget the cache.
+            # Libraries that add up Anthropic's counts themselves forget the cache.
             return "cache_write" in self.beside
         return bool(self.beside & {"cached", "cache_write"}) or "input" in self.shares
 
@@ -357,7 +359,7 @@ def read_tokens(usage: Any) -> TokenCounts:
     reported = _Reported()
     reported.add_mapping(usage)
     if "prompt_tokens" in usage or "promptTokens" in usage:
-        reported.beside.clear()  # Anthropic's names beside OpenAI's, as LiteLLM writes them
+        reported.beside.clear()  # Anthropic's names next to OpenAI's, as LiteLLM writes them
     return reported.totals()
 
 
@@ -366,7 +368,7 @@ def span_tokens(attributes: Mapping[str, Any], keys: Collection[str] | None = No
 
     Args:
         attributes: The attributes.
-        keys: The names to look at, if others are known to hold no counts.
+        keys: The names to look at, if others are known to contain no counts.
     """
     keys = attributes if keys is None else keys
     find = _counts_among if len(attributes) <= _FEW_KEYS else _counts_among.__wrapped__
@@ -381,16 +383,16 @@ def span_tokens(attributes: Mapping[str, Any], keys: Collection[str] | None = No
     return reported.totals()
 
 
-# Long histories in flat attributes have thousands of names, never the same ones again.
+# Long histories in flat attributes have thousands of names, and none of them occurs again.
 _FEW_KEYS = 64
 
 
-# An instrumentation writes few sets of names: most spans have one that was seen before.
+# An instrumentation writes few sets of names: most spans have a known set.
 @lru_cache(maxsize=1024)
 def _counts_among(*keys: str) -> tuple[list[tuple[str, _Count]], bool]:
-    """The attributes that hold counts with their meaning, and whether these are two sides.
+    """The attributes with counts, with their meaning, and whether they are exactly two sides.
 
-    Then one is the input, the next the output, and there is nothing to add to them.
+    Two sides are one input and then one output; nothing has to be added to them.
     """
     counts = [
         (key, meaning)

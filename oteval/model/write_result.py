@@ -1,7 +1,7 @@
 """The counts of a write of spans, log records or runs to the store.
 
-Reports of files add them up. Loading a file again stores nothing, and a span that comes again with
-other content is a conflict: the first one is kept. Of conflicts, only a few are listed.
+Reports of files add them up. Loading a file again stores nothing. A span that arrives again with
+other content is a conflict: the first span is kept. Only a few conflicts are listed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class WriteResult:
     It is not frozen: the counts of several writes are added to one.
 
     Attributes:
-        stored: New ones.
-        duplicate: Those that the store had already.
+        stored: The new items.
+        duplicate: The items that the store had already.
         conflicts: ``trace/span`` ids of up to 20 duplicates with other content than the stored
             span.
-        runs: The new ones that are runs reconstructed elsewhere.
+        runs: The new items that are runs reconstructed elsewhere.
     """
 
     stored: int = 0

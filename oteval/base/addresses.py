@@ -29,17 +29,17 @@ def shown_host(host: str) -> str:
 def listening_socket(host: str, port: int, *, backlog: int = 2048) -> socket.socket:
     """A socket that listens, whose connections send small responses at once.
 
-    By default TCP holds the second write of a response back until the client has acknowledged the
-    first, and clients that keep a connection wait 40 ms with that. asyncio switches this off, but
-    not for sockets that `socket.create_server` returns. Connections inherit the option.
+    By default TCP delays the second write of a response until the client has acknowledged the
+    first. Clients that keep a connection acknowledge it after 40 ms. asyncio switches the delay
+    off, but not for sockets that `socket.create_server` returns. Connections inherit the option.
 
     Args:
-        host: A host name or an address, of IPv6 where it has a colon.
+        host: A host name or an address; with a colon, an IPv6 address.
         port: The port; 0 for a free one.
-        backlog: The most connections that wait to be accepted.
+        backlog: The maximum number of connections that wait to be accepted.
 
     Raises:
-        OSError: The address is not one of this machine, or the port is in use.
+        OSError: The address does not belong to this machine, or the port is in use.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=backlog)

@@ -55,7 +55,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """Ignore Ctrl-C in this process, also one that came before.
+    """Ignore Ctrl-C in this process, including an earlier one.
 
     Ctrl-C reaches the whole process group; the parent ends this process.
     """
@@ -78,8 +78,8 @@ def leave_out(package: str) -> None:
     """Make a package look as if it were not installed.
 
     Args:
-        package: One that Arrow imports if it is there and that this process needs not. Call this in
-            processes that run only our code.
+        package: A package that Arrow imports if it is installed, but that this process does not
+            need. Call this in processes that run only our code.
     """
     if package not in sys.modules:
         sys.meta_path.insert(0, _LeftOut(package))
@@ -91,8 +91,8 @@ class ChildProcess:
     Args:
         module: The module.
         arguments: Its arguments.
-        waits_with_interrupts: Whether Ctrl-C waits until the module calls `ignore_interrupts`. Else
-            it may end the process while that imports, with a traceback.
+        waits_with_interrupts: Whether Ctrl-C waits until the module calls `ignore_interrupts`.
+            Otherwise it may end the process with a traceback while the module is being imported.
 
     Attributes:
         output: The pipe with its answers.

@@ -21,9 +21,9 @@
     └── ReplayDiverged      a replayed agent did something other than the recording shows
         └── ReplayUnguarded a tool of the agent would have run, so that the replay has stopped
 
-`ReplayDiverged` stands outside the tree, so that an agent's ``except Exception`` cannot hide it.
-Every message is one line that names the file, line or key, and the remedy.
-This module imports nothing from the package.
+`ReplayDiverged` is outside the tree, so that an agent's ``except Exception`` cannot hide it. Every
+message is one line that names the file, line or key, and the remedy. This module imports nothing
+from the package.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class ArchiveMissing(StoreError):
 
 
 class TooLarge(StoreError):
-    """The result of a query has more bytes than can be held in memory."""
+    """The result of a query does not fit into memory."""
 
 
 class BackendError(OtevalError):
-    """A trace backend gives no answer, or refuses a request; the message names it and the remedy.
+    """A trace backend does not answer, or refuses a request; the message names it and the remedy.
 
     Attributes:
         status: The HTTP status; 0 without an answer.
@@ -115,7 +115,7 @@ class BackendError(OtevalError):
 
 
 class JudgeError(OtevalError):
-    """A judge could not be called, or its answer is not a valid verdict; the message says why."""
+    """A judge could not be called, or returned no valid verdict; the message has the reason."""
 
 
 class BudgetSpent(JudgeError):
@@ -150,6 +150,6 @@ class ReplayDiverged(BaseException):
 class ReplayUnguarded(ReplayDiverged):
     """A replay has stopped, because a tool of the agent would have run for real.
 
-    The agent may behave as recorded: nobody knows. The message names the tool, and the option that
-    lets the replay answer it.
+    Whether the agent behaves as recorded is unknown. The message names the tool, and the option
+    that lets the replay answer it.
     """

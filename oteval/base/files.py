@@ -1,15 +1,16 @@
 """Files on disk: private ones, durable writes, locks, shared files, stamps that show changes.
 
-**Who may read them.** Whatever oteval writes may hold messages of users, so only its owner can read
-it. Two rules see to that, and a test proves that all writing goes through this module:
+**Who may read them.** Every file that oteval writes may contain messages of users, so only its
+owner can read it. Two rules ensure that, and a test proves that all writing goes through this
+module:
 
-- A process that is oteval's own runs in `private_umask`, so that each file it creates is private,
-  also those that DuckDB and Arrow create by themselves.
-- In a process that belongs to somebody else (an agent, a test), the umask is not ours to change:
-  there, `open_private`, `write_private` and `make_folder` create files and folders.
+- oteval's own processes run in `private_umask`, so that each file they create is private, including
+  the files that DuckDB and Arrow create themselves.
+- In another program's process (an agent, a test), oteval must not change the umask. There,
+  `open_private`, `write_private` and `make_folder` create files and folders.
 
-`publish` is the exception: reports and tests that a user asked for get the modes that the umask of
-the user's shell gives.
+`publish` is the exception: reports and tests that a user requested get the modes that follow from
+the umask of the user's shell.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ __all__ = [
 # The path of a database in memory.
 MEMORY = ":memory:"
 
-# Seconds to wait for a process that appends to a file which is taken away.
+# Seconds to wait for a process that appends to a file while it is taken away.
 _PATIENCE = 2.0
 # Seconds between two attempts to get a lock.
 _LOCK_INTERVAL = 0.02
 _PRIVATE_UMASK = 0o077
-# The umasks that were in force before the blocks of `private_umask` that are running.
+# The earlier umasks, one for each running block of `private_umask`.
 _umasks: list[int] = []
 
 
@@ -66,7 +67,7 @@ _umasks: list[int] = []
 def private_umask() -> Iterator[None]:
     """Let this process create files and folders for its owner only, while a block runs.
 
-    Only for processes of oteval itself: the umask counts for all threads.
+    Only for oteval's own processes: the umask applies to all threads.
     """
     _umasks.append(os.umask(_PRIVATE_UMASK))
     try:
@@ -87,7 +88,7 @@ def caller_umask() -> int:
 
 @contextmanager
 def with_caller_umask() -> Iterator[None]:
-    """Use the umask with which this process was started, to start a program of the user."""
+    """Restore this process's original umask, to start a program of the user."""
     if not _umasks:
         yield
         return
@@ -99,7 +100,7 @@ def with_caller_umask() -> Iterator[None]:
 
 
 def publish(path: Path) -> None:
-    """Give a file that the user asked for the mode that the umask of the user's shell gives.
+    """Set the mode of a file that the user requested, by the umask of the user's shell.
 
     Outside of `private_umask`, the file has that mode already.
     """
@@ -108,7 +109,7 @@ def publish(path: Path) -> None:
 
 
 def open_private(path: Path, mode: str = "wb", **options: Any) -> IO[Any]:
-    """Open a file for writing that only its owner can read, also if it exists with another mode.
+    """Open a file for writing that only its owner can read, even if it exists with another mode.
 
     Args:
         path: The file. A device or a pipe keeps its mode.
@@ -123,7 +124,7 @@ def open_private(path: Path, mode: str = "wb", **options: Any) -> IO[Any]:
         descriptor = os.open(name, flags | os.O_CLOEXEC, 0o600)
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_mode & _PRIVATE_UMASK:
-            # Another user's file is not ours to change, although we may write to it.
+            # The mode of another user's file must not change, although it may be written to.
             with suppress(PermissionError):
                 os.fchmod(descriptor, 0o600)
         return descriptor
@@ -142,7 +143,7 @@ def write_private(path: Path, content: str | bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder, and those above it, for its owner only. Those that exist stay as they are.
+    """Create a folder and its parents for its owner only. Existing folders stay as they are.
 
     Raises:
         OSError: It cannot be created.
@@ -279,7 +280,7 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 
 class KeptFile:
-    """An open file that must stay at its path: content written to another one would be lost.
+    """An open file that must stay at its path: content written to another file would be lost.
 
     Args:
         path: Its path.
@@ -304,16 +305,16 @@ class KeptFile:
 
 
 def append_shared(path: Path, data: bytes, *, are_lines: bool = False) -> None:
-    """Append bytes to a file that other processes append to, and that `take_shared` may take away.
+    """Append bytes to a file that other processes append to, and that `take_shared` may move.
 
-    The bytes are all in one file and follow each other, or none of them is written. The file is
-    created, readable by its owner only, if it is missing.
+    Either all bytes are written, to one file and in a row, or none. A missing file is created,
+    readable by its owner only.
 
     Args:
         path: The file.
         data: The bytes.
-        are_lines: Whether the bytes are lines. Then they begin on a new line, even if another
-            process was killed in the middle of its last one.
+        are_lines: Whether the bytes are lines. Lines begin on a new line, even if another process
+            was killed in the middle of its last line.
 
     Raises:
         OSError: The file cannot be written.
@@ -350,7 +351,7 @@ def take_shared(path: Path, target: Path) -> bool:
 
 
 def is_complete(path: Path) -> bool:
-    """Whether nobody writes to a file any more that `take_shared` moved."""
+    """Whether all writes to a file that `take_shared` moved have ended."""
     until = time.monotonic() + _PATIENCE
     with path.open("r+b") as file:
         while True:
@@ -364,7 +365,7 @@ def is_complete(path: Path) -> bool:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether an open file is still the one at a path."""
+    """Whether an open file is still the file at a path."""
     try:
         there, ours = path.stat(), os.fstat(descriptor)
     except FileNotFoundError:

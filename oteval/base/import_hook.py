@@ -2,8 +2,8 @@
 
 A hook is a finder on ``sys.meta_path``. It lets the other finders find the module, and changes the
 loader of this one import so that the function is called once the module has run. `ImportHook` does
-so for modules whose names are known, and at once for those that are loaded already. `ModuleWatch`
-does it for all modules that have certain code.
+so for modules whose names are known; for loaded modules it calls the function at once.
+`ModuleWatch` does so for all modules with certain code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ImportHook", "ModuleWatch"]
 
 
 class ImportHook:
-    """Calls a function for each of some modules: whenever it is imported, or if it is loaded.
+    """Calls a function for each of some modules: whenever it is imported, or if already loaded.
 
     Args:
         names: The full names of the modules.
@@ -61,7 +61,7 @@ class ImportHook:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of a watched module as the other finders give it."""
+        """The spec of a watched module as the other finders return it."""
         if name not in self._names:
             return None
         spec = _later_spec(self, name, path, target)
@@ -99,9 +99,9 @@ class ModuleWatch:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of a module with watched code as the other finders give it."""
+        """The spec of a module with watched code as the other finders return it."""
         spec = _later_spec(self, name, path, target)
-        # Of other loaders, one may load several modules.
+        # A loader of another type may load several modules.
         if spec is None or type(spec.loader) is not SourceFileLoader:
             return None
         try:
@@ -117,9 +117,9 @@ class ModuleWatch:
 def _later_spec(
     finder: object, name: str, path: Sequence[str] | None, target: ModuleType | None
 ) -> ModuleSpec | None:
-    """The spec that the finders after one find.
+    """The spec that the finders after a hook find.
 
-    Another hook for the same module would ask this one again.
+    Another hook for the same module would call this hook again.
     """
     finders = list(sys.meta_path)
     for later_finder in finders[finders.index(finder) + 1 if finder in finders else 0 :]:

@@ -6,7 +6,7 @@ of any size, NaN, the infinities and lone surrogates (halves of a UTF-16 pair) e
 themselves.
 
 `loads` and `dumps` exchange standard JSON in UTF-8 with the outside. `loads_exact` and
-`dumps_exact` preserve values that are compared, such as the arguments of tool calls.
+`dumps_exact` preserve compared values exactly, such as the arguments of tool calls.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def dumps(value: Any) -> str:
 def dumps_exact(value: Any) -> str:
     r"""JSON text that `restore` reads as an identical value.
 
-    It differs from the text of `dumps` in two points: NaN and the infinities are written as ``NaN``
+    It differs from the text of `dumps` in two points. NaN and the infinities are written as ``NaN``
     and ``Infinity``, and lone surrogates as escapes (``\\ud83d``).
     """
     try:
@@ -204,7 +204,7 @@ def encodable(text: str) -> str:
 def escaped(text: str) -> str:
     """Return text with lone surrogates replaced by JSON escapes, and surrogate pairs joined.
 
-    Different texts give different results, unless one of them contains such an escape literally.
+    Different texts have different results, unless one of them contains such an escape literally.
     """
     if _SURROGATE.search(text) is None:
         return text
@@ -238,7 +238,7 @@ def flat_objects(texts: Sequence[str]) -> list[dict[str, Any]] | None:
     """
     try:
         values = [*map(orjson.loads, texts)]
-        # Larger integers are read as floats; true equals 1, and lists may hold either.
+        # Larger integers are read as floats; true equals 1, and lists may contain either.
         is_flat = _FLAT.issuperset(map(type, chain.from_iterable(map(dict.values, values))))
     except (orjson.JSONDecodeError, TypeError):
         return None
@@ -252,7 +252,7 @@ def _written(value: Any, number: Callable[[float], Any], *, sort_keys: bool = Fa
 
 
 def _plain(value: Any, number: Callable[[float], Any]) -> Any:
-    """A value of types that JSON has.
+    """A value as JSON's types.
 
     Args:
         value: The value.

@@ -28,8 +28,9 @@ __all__ = [
 _ROOT = Path("/")
 _V2_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _MAX_FILES = 65_536
-# glibc's settings, as in malloc.h, and their values here. Once given, glibc no longer raises the
-# first two by itself. From 256 kB on, columns of 50,000 rows would be mapped and cleared each time.
+# glibc's settings, as in malloc.h, and their values here. Once they are set, glibc no longer raises
+# the first two by itself. From 256 kB on, columns of 50,000 rows would be mapped and cleared each
+# time.
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_ARENA_MAX = -3, -1, -8
 _MALLOC_SETTINGS = {_M_MMAP_THRESHOLD: 600 << 10, _M_TRIM_THRESHOLD: 1 << 20, _M_ARENA_MAX: 2}
 
@@ -78,8 +79,8 @@ def processors(root: Path = _ROOT) -> int:
 def return_freed_memory() -> None:
     """Let glibc return the memory of large blocks to the system when they are freed.
 
-    By itself it keeps blocks of up to 32 MB once it has freed one of that size. Other C libraries
-    are left as they are.
+    By default it keeps blocks of up to 32 MB once it has freed a block of that size. Other C
+    libraries are left as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -145,7 +146,7 @@ def infrequent_gc(after: int = 1_000_000) -> Iterator[None]:
     """Collect garbage less often inside the block, which creates millions of objects.
 
     With the default thresholds, the search for reference cycles takes 40% of the time of loading,
-    and finds none; with a tenth of this one, still 5% of that of live scoring.
+    and finds none. With a tenth of this threshold, it still takes 5% of the time of live scoring.
 
     Args:
         after: How many new objects start a collection.

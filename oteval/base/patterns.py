@@ -1,10 +1,10 @@
 r"""Users' regular expressions, matched in time linear in the length of the text.
 
-Python's `re` backtracks: a pattern such as ``(a+)+b`` can keep a process busy for hours while it
-holds the interpreter's lock. Patterns from a configuration, a command line or a request therefore
-run on RE2, which never backtracks. The syntax is Python's, but look-around and back-references are
-errors. ``\d``, ``\w`` and ``\s`` match Unicode as in Python; ``\b`` only knows words of ASCII
-letters, digits and ``_``.
+Python's `re` backtracks: a pattern such as ``(a+)+b`` can keep a process busy for hours, holding
+the interpreter's lock. Patterns from a configuration, a command line or a request therefore run on
+RE2, which never backtracks. The syntax is Python's, but look-around and back-references are errors.
+``\d``, ``\w`` and ``\s`` match Unicode as in Python; ``\b`` only knows words of ASCII letters,
+digits and ``_``.
 
 The package google-re2 compiles a pattern once, but does not exist for every platform. Without it,
 the RE2 inside pyarrow takes its place: the same matches in linear time, but each call compiles the
@@ -140,7 +140,7 @@ class Pattern:
 
 
 def compile_pattern(value: str | re.Pattern[str] | Pattern) -> Pattern:
-    """Compile a pattern; one that was compiled by Python's `re` keeps its flags.
+    """Compile a pattern; a pattern that Python's `re` compiled keeps its flags.
 
     Raises:
         PatternError: It is invalid, too large, or needs backtracking.
@@ -165,7 +165,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _in_characters(data: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[MatchRange]:
-    """Yield ranges of bytes, which follow each other, as ranges of characters."""
+    """Convert consecutive ranges of bytes to ranges of characters."""
     at = after = 0
     for start, end in ranges:
         first = after + _length(data[at:start])
@@ -188,7 +188,7 @@ class _Compiled(Protocol):
         """Whether the whole text matches."""
 
     def all(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the matches; there may be empty ones among them."""
+        """Yield the matches, including empty matches."""
 
 
 class _Re2Pattern:
@@ -222,7 +222,7 @@ class _ArrowPattern:
 
         Args:
             translated: The pattern in RE2's syntax.
-            for_ascii: The same for ASCII texts, which takes a hundredth of the time to compile.
+            for_ascii: The same for ASCII texts; it compiles in a hundredth of the time.
 
         Raises:
             PatternError: RE2 refuses it.
@@ -240,7 +240,7 @@ class _ArrowPattern:
             raise PatternError(_refusal(str(error).split(": ", 1)[-1])) from None
 
     def first(self, data: bytes) -> tuple[int, int] | None:
-        # The lazy part before it is how RE2 itself finds the first match.
+        # With the lazy part before the pattern, RE2 itself finds the first match.
         groups = self._call("extract_regex", data, r"\A(?P<before>(?s:.*?))(?P<match>{})")
         if not groups.is_valid:
             return None
@@ -289,7 +289,7 @@ def _compile(pattern: str) -> tuple[int, _Compiled]:
 
 
 def _imported_re2() -> Any:
-    """The module re2, imported here, so that importing oteval stays cheap; None without."""
+    """The module re2, or None; imported here, so that importing oteval stays cheap."""
     with _IMPORTING:
         try:
             import re2
@@ -307,7 +307,7 @@ class _Translation:
         self._in_class = False
         opening = _FLAGS.match(pattern)
         flags = (opening[1] if opening and opening[3] == ")" else "") or ""
-        # Without the flag, Python has more spaces than RE2 among the ASCII characters too.
+        # Without the flag, Python has more spaces than RE2, also among the ASCII characters.
         self._ascii_classes = "dwsDWS" if "a" in flags else "dwDW" if for_ascii else ""
         self._is_verbose = "x" in flags
         # A multi-line `$` is the same in both syntaxes; RE2 handles scoped flags.
@@ -351,7 +351,7 @@ class _Translation:
             return ""
         flags = _FLAGS.match(unread)
         if flags is None or unread.startswith("(?:"):
-            # No group is ever asked for: RE2 is fastest without.
+            # No group is ever read: RE2 is fastest without groups.
             group = _GROUP.match(unread)
             self._at += group.end() if group else 1
             return "(?:" if group else "("

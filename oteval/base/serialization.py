@@ -33,7 +33,7 @@ def _plain(value: Any, convert: Callable[[Any], Any] | None) -> Any:
         return {str(key): _plain(item, convert) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item, convert) for item in value]
-    # Of the class: mocks and lazy proxies have attributes of any name.
+    # Looked up on the class: mocks and lazy proxies have attributes of any name.
     if callable(getattr(type(value), "model_dump", None)):
         return _plain(value.model_dump(mode="json"), convert)
     if is_dataclass(value) and not isinstance(value, type):

@@ -146,12 +146,12 @@ class ConcurrencyLimit:
         self._waiting: deque[Future[None]] = deque()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the limit: another process has other callers."""
+        """Pickle only the limit: another process has other callers."""
         return ConcurrencyLimit, (self._limit,)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a free slot, and hold it; for coroutines under `drive` or `drive_async`."""
+        """Wait for a free slot, and occupy it; for coroutines under `drive` or `drive_async`."""
         waiter = self._acquire()
         try:
             if waiter is not None:
@@ -172,7 +172,7 @@ class ConcurrencyLimit:
         return self._free is None
 
     def _acquire(self) -> Future[None] | None:
-        """Take a free slot and return None, or return the future of the next one."""
+        """Take a free slot and return None, or return the future of the next free slot."""
         if self._free is None:
             return None
         with self._lock:
@@ -197,7 +197,7 @@ class ConcurrencyLimit:
 
 
 class BackgroundLoop:
-    """An event loop in a daemon thread, which blocking code hands coroutines to.
+    """An event loop in a daemon thread that runs coroutines for blocking code.
 
     The thread starts with the first coroutine, and again after a fork.
 
@@ -214,8 +214,8 @@ class BackgroundLoop:
     def run(self, coroutine: Coroutine[Any, Any, Value]) -> Value:
         """Run a coroutine in a copy of the caller's context, and return its result.
 
-        An interrupt of the caller cancels the coroutine wherever it waits, which a thread that
-        waits on a socket does not allow.
+        An interrupt of the caller cancels the coroutine wherever it waits. A thread that waits on a
+        socket would not allow that.
 
         Raises:
             RuntimeError: The caller runs on this event loop, and would wait for itself forever.
@@ -252,7 +252,7 @@ def run_on_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:
     """Run a coroutine on a new event loop, and return its result.
 
     When it ends, or is interrupted with Ctrl-C, its tasks are cancelled and waited for. If the
-    caller's thread runs an event loop already, as in a notebook, the new one runs on another
+    caller's thread runs an event loop already, as in a notebook, the new event loop runs on another
     thread, in a copy of the caller's context.
     """
     if not _has_running_loop():

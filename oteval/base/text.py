@@ -55,7 +55,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
     Args:
         names: The names.
-        most: The most names to write out.
+        most: The maximum number of names to show.
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -115,8 +115,8 @@ def shown_name(text: str, longest: int = 80) -> str:
     """A name from a trace as one line: cut in the middle, and quoted if it is ambiguous.
 
     Args:
-        text: The name, which may hold anything.
-        longest: The most characters; of longer names, the beginning and the end are shown.
+        text: The name, which may contain anything.
+        longest: The maximum number of characters; longer names are cut to their beginning and end.
     """
     line = " ".join(printable(text).split())
     if len(line) > longest:

@@ -5,8 +5,7 @@
 - A request without a token must come from a program of this machine, and not from a page in a
   browser. A page of any site can send requests to loopback, and its domain name may resolve to
   127.0.0.1 (DNS rebinding), so that its scripts can even read the answers. Such requests name a
-  foreign ``Host`` or ``Origin``, or say by ``Sec-Fetch-Site`` that they come from another site
-  (`LocalRequests`).
+  foreign ``Host`` or ``Origin``, or another site in ``Sec-Fetch-Site`` (`LocalRequests`).
 
 The middleware is plain ASGI.
 """
@@ -41,10 +40,10 @@ _KEY_HEADERS = (b"x-api-key", b"api-key", b"x-goog-api-key")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine only.
+    """Whether only this machine can reach an address to listen on.
 
     Args:
-        host: A host name or an address; "" stands for all addresses.
+        host: A host name or an address; "" means all addresses.
     """
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -61,7 +60,7 @@ def require_local(option: str, host: str, remedy: str) -> None:
         remedy: The rest of the error, with the remedy.
 
     Raises:
-        ConfigError: The address is not one of loopback.
+        ConfigError: The address is not a loopback address.
     """
     if not is_loopback(host):
         raise ConfigError(f"{option} {host or '*'} is open to other machines{remedy}")
@@ -84,7 +83,7 @@ def is_local(host: str) -> bool:
 
 
 def is_own_origin(origin: str, host: str) -> bool:
-    """Whether an ``Origin`` header is of the host that a request was sent to.
+    """Whether an ``Origin`` header names the host that a request was sent to.
 
     The scheme may differ from the one seen here, because a proxy may end TLS.
     """
@@ -136,7 +135,7 @@ class LocalRequests:
 class RequiredToken:
     """Middleware that refuses requests without the token.
 
-    Clients of models may send it as their key, in the header that their API has for keys.
+    Clients of models may send it as their key, in their API's header for keys.
 
     Args:
         application: The application.

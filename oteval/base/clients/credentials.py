@@ -45,7 +45,7 @@ class Credentials:
 
     @cached_property
     def _forms(self) -> tuple[str, ...]:
-        """The credentials in the forms in which a server may repeat them, longest first."""
+        """The credentials in all forms that a server may repeat, longest first."""
         secrets = {
             part
             for name, value in self._headers.items()
@@ -78,5 +78,5 @@ def _parts_of(value: str) -> Iterator[str]:
     if scheme.lower() == "basic":
         with contextlib.suppress(ValueError):
             user, _, password = base64.b64decode(token, validate=True).decode().partition(":")
-            # A key alone is given as the user.
+            # A key alone is passed as the user.
             yield password or user

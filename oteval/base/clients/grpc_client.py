@@ -111,7 +111,7 @@ class GrpcClient:
         metadata = dict(error.trailing_metadata() or ())
         retry_after = _retry_delay(metadata.get("grpc-status-details-bin", b""))
         if name == "RESOURCE_EXHAUSTED":
-            # OTLP: retry only if the endpoint says when; otherwise the request may be too large.
+            # OTLP: retry only if the endpoint names a delay; else the request may be too large.
             status = _TOO_LARGE if retry_after is None else _BUSY
         else:
             status = _STATUS.get(name, 503)

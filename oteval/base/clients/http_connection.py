@@ -1,8 +1,8 @@
 """A kept HTTP connection whose exchanges end.
 
 The time limit of a socket begins anew with each byte, so a server that sends a byte now and then
-holds its client for good. Here the limit is that of the whole exchange. It grows with the bytes
-that have arrived if long answers are expected, up to a second limit.
+blocks its client forever. Here the limit applies to the whole exchange. If long answers are
+expected, it grows with the bytes that have arrived, up to a second limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .credentials import Credentials, basic_authorization
 
 __all__ = ["HttpConnection", "HttpReply", "SlowAnswer"]
 
-# Bytes per second at which a long answer has to arrive.
+# The minimum rate of a long answer, in bytes per second.
 _SLOWEST = 1024
 
 
@@ -37,7 +37,7 @@ class HttpReply(NamedTuple):
         status: The HTTP status.
         reason: The status in words.
         headers: The headers, with names in lower case.
-        body: The body, cut after the most bytes that are read.
+        body: The body, cut after the maximum number of bytes.
     """
 
     status: int
@@ -105,7 +105,7 @@ class HttpConnection:
             headers: All headers of the request.
 
         Raises:
-            OSError: The answer is missing; a `TimeoutError` if it did not come in time.
+            OSError: The answer is missing; a `TimeoutError` if it did not arrive in time.
             http.client.HTTPException: The answer is not HTTP.
             ValueError: A header has a line break or a letter outside Latin-1.
         """
@@ -163,7 +163,7 @@ class _ExchangeClock:
         """The seconds that are left.
 
         Raises:
-            TimeoutError: None are left.
+            TimeoutError: No seconds are left.
         """
         limit = min(self._timeout + self.received / _SLOWEST, self._longest)
         left = self._started + limit - time.monotonic()

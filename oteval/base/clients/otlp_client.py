@@ -75,7 +75,7 @@ class ExportResult(NamedTuple):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the endpoint accepted the request, perhaps not all that is in it."""
+        """Whether the endpoint accepted the request, perhaps without some of its items."""
         return 200 <= self.status < 300
 
     @property
@@ -202,7 +202,7 @@ class HttpClient:
         Args:
             target: The path and query.
             body: The body.
-            headers: All headers; by default those of the client.
+            headers: All headers; by default the client's headers.
         """
         try:
             answer = self._connection.exchange(
@@ -232,7 +232,7 @@ def _seconds(value: str | None, date: str | None) -> float:
 
     Args:
         value: The header.
-        date: The response's Date header, from which a time counts.
+        date: The response's Date header; a time is relative to it.
     """
     try:
         return max(0.0, float(value or 0))

@@ -33,7 +33,7 @@ _BEGIN = Position()
 
 
 class RecordRange(NamedTuple):
-    """A part of a log that holds whole records.
+    """A part of a log that consists of whole records.
 
     Attributes:
         start: Where the range begins.
@@ -68,8 +68,8 @@ class LogReader:
         Args:
             folder: The log's folder.
             position: Where to start. Its segment must exist, unless it is the very beginning.
-            known_gaps: Segments before which others are known to be missing; any other gap in the
-                numbers raises `SegmentMissing`. None accepts all gaps.
+            known_gaps: Segments that are known to follow a gap. Any other gap in the numbers raises
+                `SegmentMissing`. None accepts all gaps.
         """
         self._folder = Path(folder)
         self._known_gaps = known_gaps
@@ -85,7 +85,7 @@ class LogReader:
             self._fd = -1
 
     def unread_bytes(self) -> int:
-        """How many bytes are still to be read."""
+        """The number of bytes that are still unread."""
         number, offset = self.position
         sizes = segment_sizes(self._folder)
         later = sum(size - _FIRST for segment, size in sizes.items() if segment > number)
@@ -112,7 +112,7 @@ class LogReader:
         """Move past the next records without reading their payloads.
 
         Args:
-            limit: Bytes of payload from which on to stop; at least one record is skipped.
+            limit: The payload bytes to stop at; at least one record is skipped.
 
         Returns:
             The range of the skipped records; None at the end of the log.
@@ -153,7 +153,7 @@ class LogReader:
             later = next((n for n in segment_sizes(self._folder) if n > number), None)
             if later is None:
                 return None
-            # A later segment exists, so this one is complete; it may have grown since the look.
+            # A later segment exists, so this segment is complete; it may have grown since.
             header = self._next_in_segment(is_last=False)
             if header is not None:
                 return header
@@ -200,7 +200,7 @@ class LogReader:
             self.position = Position(number, offset)
 
     def _open_segment(self, number: int) -> bool:
-        """Open a segment; return False for number 0, which stands before the first segment.
+        """Open a segment; return False for number 0, the place before the first segment.
 
         Raises:
             SegmentMissing: The segment is missing.

@@ -51,9 +51,9 @@ _ENCODINGS: tuple[Encoding, ...] = ("protobuf", "json")
 _SEARCH_BYTES = 1 << 20
 
 
-# The first segment of an empty folder gets a number based on the time, one above a multiple of
-# this. So the first segment is recognised as the first, and numbers further apart than this
-# belong to different logs.
+# The number of the first segment of an empty folder is based on the time: one above a multiple of
+# this. It therefore identifies the first segment. Numbers further apart than this belong to
+# different logs.
 _NUMBER_RANGE = 1_000_000
 
 
@@ -153,8 +153,8 @@ def missing_segments(folder: Path, position: Position) -> dict[int, str]:
     """Find the segments that a log lacks after a stored position.
 
     Returns:
-        A message for each run of missing segments, by the number of the segment after it; 0 stands
-        for the end of the log.
+        A message for each run of missing segments, by the number of the segment after it; 0 means
+        the end of the log.
     """
     numbers = [number for number in segment_sizes(folder) if number >= position.segment]
     messages = {}
@@ -176,7 +176,7 @@ def missing_segments(folder: Path, position: Position) -> dict[int, str]:
 def first_number(now: int) -> int:
     """The number for the first segment of an empty folder.
 
-    It is greater than the numbers of logs that were begun earlier.
+    It is greater than the numbers of earlier logs.
 
     Args:
         now: The time (ns).
@@ -185,7 +185,7 @@ def first_number(now: int) -> int:
 
 
 def is_gap(before: int, after: int) -> bool:
-    """Whether segments are missing between two that are neighbours in the folder."""
+    """Whether segments are missing between two neighbours in the folder."""
     return before > 0 and before + 1 < after < before + _NUMBER_RANGE
 
 

@@ -1,8 +1,8 @@
 """The appending side of a log: its lock, its current segment, and repair of deleted segments.
 
 An open file stays readable after it was deleted. The writer therefore keeps segments open until
-they are no longer needed: it rewrites a deleted segment from its descriptor, and refuses to go on
-while a segment or the folder is not at its path.
+they are no longer needed: it rewrites a deleted segment from its descriptor, and refuses to
+continue while a segment or the folder is not at its path.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _OpenSegment:
 
 
 class LogWriter:
-    """Appends records to a log. Not thread-safe, but `sync` may run beside `append` and `read`.
+    """Appends records to a log. Not thread-safe, but `sync` may run during `append` and `read`.
 
     Attributes:
         folder: The log's folder.
@@ -90,7 +90,7 @@ class LogWriter:
 
         Args:
             folder: The log's folder.
-            segment_bytes: Size in bytes from which on a new segment is begun.
+            segment_bytes: Size in bytes at which a new segment begins.
             write: Writes buffers to a file descriptor and returns the number of bytes written.
             sync: Makes the content of a file descriptor durable.
 
@@ -130,10 +130,10 @@ class LogWriter:
         """Append records, as the buffers of their headers and payloads; durable after `sync`.
 
         Returns:
-            The position of the first of them.
+            The position of the first record.
 
         Raises:
-            OSError: They cannot be written; nothing of them stays.
+            OSError: The records cannot be written; nothing of them stays.
         """
         segment = self._current
         if segment is None or segment.end >= self._segment_bytes:
@@ -152,7 +152,7 @@ class LogWriter:
         return Position(segment.number, start)
 
     def sync(self) -> None:
-        """Wait until everything appended is durable, in a file that its path leads to.
+        """Wait until everything appended is durable, in the file at the segment's path.
 
         Raises:
             SegmentMoved: The file was moved or deleted; `restore` may bring it back.
@@ -171,7 +171,7 @@ class LogWriter:
     def discard_unsynced(self) -> None:
         """Drop the records appended since the last sync, and leave the segment.
 
-        Call this after a failed sync if the records count as not appended.
+        Call this after a failed sync, if the records do not count as appended.
         """
         segment, self._current = self._current, None
         if segment is not None:
@@ -195,7 +195,7 @@ class LogWriter:
             yield from scan(fd)
 
     def remove(self, number: int) -> None:
-        """Remove a segment whose records are all done with."""
+        """Remove a segment whose records are no longer needed."""
         if self._current is not None and self._current.number == number:
             self._current = None
         if number in self._open:
@@ -213,8 +213,8 @@ class LogWriter:
         """Check that the paths still lead to the open files.
 
         Raises:
-            SegmentMoved: They do not.
-            OSError: That cannot be checked.
+            SegmentMoved: A path leads to another file, or to none.
+            OSError: The paths cannot be checked.
         """
         segment = self._current
         if segment is None:
@@ -253,7 +253,7 @@ class LogWriter:
 
     @contextmanager
     def _descriptor(self, number: int) -> Iterator[int]:
-        """Give a descriptor of a segment; beyond the open ones, one for this use only."""
+        """Return a descriptor of a segment; a closed segment is opened for this use only."""
         if number in self._open:
             yield self._open[number].fd
             return
@@ -284,7 +284,7 @@ class LogWriter:
         """Begin the next segment.
 
         Raises:
-            OSError: It cannot be made durable; nothing of it stays.
+            OSError: The segment cannot be made durable; nothing of it stays.
         """
         self.sync()
         self._current = None

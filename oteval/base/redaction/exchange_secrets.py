@@ -1,4 +1,4 @@
-"""The secrets that the headers and the URL of an HTTP request, or of its response, name.
+"""The secrets in the headers and the URL of an HTTP request, or of its response.
 
 They are removed wherever they recur in the exchange, if they are plausible.
 """

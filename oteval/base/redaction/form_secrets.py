@@ -73,7 +73,7 @@ def _parts(text: str, content_type: str) -> Iterator[_FormField]:
 
 
 def encoded_edits(text: str, redact: Callable[[str], str]) -> Iterator[Edit]:
-    """Yield the edits of values of an encoded form that contain secrets once they are decoded.
+    """Yield the edits of values of an encoded form that contain secrets after decoding.
 
     Args:
         text: The form.

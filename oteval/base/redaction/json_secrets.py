@@ -1,9 +1,9 @@
 r"""Secrets by their keys in text that contains JSON, found without changing anything else in it.
 
 The text may be JSON, events of a stream, JSON inside the strings of JSON (tool arguments), or
-damaged. It is therefore not parsed as a whole: names of secrets are looked up in the text, and
-where one is a key, its value is read at the key's level of escaping. At level 1, quotes are
-written ``\"``, at level 2 ``\\\"``, and so on.
+damaged. It is therefore not parsed as a whole: names of secrets are looked up in the text. If a
+name is a key, its value is read at the key's level of escaping. At level 1, quotes are written
+``\"``, at level 2 ``\\\"``, and so on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAME = re.compile(r"[\w.$ -]+")
 _PARAMETER_NAME = re.compile(r"[?&#]([\w.%\[\]-]{1,64})=")
 _PARAMETER_VALUE = re.compile(r"[^&\s\"'<>\\`]+")
 PARAMETER = rf"(?i:[?&#][\w.%\[\]-]*(?:{PARAMETER_ENDS})(?:%5[bd]|[^a-z0-9=&])*=)"
-"""A pattern for the name of a parameter that may name a secret, except of the first of a form."""
+"""A pattern for a parameter's name that may name a secret, except for a form's first parameter."""
 _FIRST_PARAMETER = re.compile(r"([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
 _NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
 _TOKEN = re.compile(r'["{}\[\]]')
@@ -43,7 +43,7 @@ _LOGPROB = re.compile(r"[^{}]{0,400}logprob")
 _SPACE = " \t\r\n"
 _LEVELS = {0: 0, 1: 1, 3: 2, 7: 3, 15: 4, 31: 5}
 _LONGEST_NAME = 64
-# The kinds of names below which numbers, objects and lists are secrets as well.
+# The kinds of names whose numbers, objects and lists are secrets as well.
 _WHOLE = frozenset(("secret", "rule"))
 _SCHEMA_KEYS = names_in("""
     $ref allOf anyOf const enum items oneOf properties type
@@ -54,7 +54,7 @@ class JsonString(NamedTuple):
     """A string of JSON text.
 
     Attributes:
-        key: The key whose value it is; "" in an array. None if it is a key itself.
+        key: The key of the value; "" in an array. None if the string is a key itself.
         start: The index of its first character, after the quote.
         end: The index after its last character.
     """
@@ -150,7 +150,7 @@ def named_spans(
         if text[start : start + 1] not in ("{", "["):
             yield from _value_spans(text, start, slashes, named)
         elif named in _WHOLE and start >= nested:
-            # A container inside of another one is not read again.
+            # A container inside another container is not read again.
             strings = list(json_strings(text, start, level))
             nested = strings[-1].end if strings else start + 1
             yield from _secret_strings(text, strings, named)
@@ -218,7 +218,7 @@ def _value_spans(text: str, start: int, slashes: int, kind: str) -> Iterator[tup
 def _secret_strings(
     text: str, strings: list[JsonString], kind: str
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield the strings below a key that names a secret, unless they describe a schema."""
+    """Yield the strings inside the value of a secret's key, unless they describe a schema."""
     keys = {text[string.start : string.end] for string in strings if string.key is None}
     if _SCHEMA_KEYS.isdisjoint(keys):
         for string in strings:

@@ -1,6 +1,6 @@
 """The secrets that this process has sent: credentials in the headers of its HTTP requests.
 
-A key of no known form is recognised by the header in which it was sent. From then on it is removed
+A key without a known form is recognised by the header that contains it. From then on it is removed
 from everything that the process records: servers echo keys in answers and in errors, and clients
 quote them in exceptions.
 """
@@ -19,7 +19,7 @@ _MAX_SECRETS = 64
 
 
 def is_credential_header(name: str) -> bool:
-    """Whether a header has a credential, which is the same in many requests.
+    """Whether a header contains a credential that is the same in many requests.
 
     Names of sessions and cookies are in other headers; they may also name a conversation.
     """
@@ -27,7 +27,7 @@ def is_credential_header(name: str) -> bool:
 
 
 class KnownSecrets:
-    """A bounded set of secrets. Of too many, the oldest are forgotten."""
+    """A bounded set of secrets. If it is full, the oldest are dropped."""
 
     def __init__(self, limit: int = _MAX_SECRETS) -> None:
         self._limit = limit
@@ -37,7 +37,7 @@ class KnownSecrets:
         self._lock = threading.RLock()
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Add plausible secrets. Servers without keys get words: "not-needed", "lm-studio"."""
+        """Add plausible secrets. Servers without keys receive words: "not-needed", "lm-studio"."""
         for secret in secrets:
             if secret in self._seen or not is_plausible(secret):
                 continue
@@ -49,7 +49,7 @@ class KnownSecrets:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The secrets; the same object until one is added."""
+        """The secrets; the same object until a secret is added."""
         return self._secrets
 
 

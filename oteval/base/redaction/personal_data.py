@@ -1,9 +1,9 @@
-"""Personal data in text: card numbers, IBANs, mail addresses, phone numbers; others by Presidio.
+"""Personal data in text: card numbers, IBANs, mail addresses, phone numbers; more by Presidio.
 
 A card number has the beginning and the length of an issuer and the check digit of Luhn (ISO/IEC
-7812). An IBAN has the length of its country and the remainder 1 of division by 97 (ISO 13616). So
-order numbers, timestamps and ids stay. Phone numbers begin with ``+`` or ``00`` and a country code,
-with a trunk ``0`` and an area code, or are written as in North America.
+7812). An IBAN has the length of its country and the remainder 1 of division by 97 (ISO 13616).
+Order numbers, timestamps and ids therefore stay. Phone numbers begin with ``+`` or ``00`` and a
+country code, with a trunk ``0`` and an area code, or are written as in North America.
 
 None of this is on by default: support agents are tested on such data.
 """
@@ -29,7 +29,7 @@ DATA_RULES = {
     "phones": "phone",
     "presidio": "",
 }
-"""The kinds of data by their names in rules, with the word for one in its replacement."""
+"""The kinds of data by their names in rules, with the word in their replacement."""
 
 DATA_WORDS = frozenset(filter(None, DATA_RULES.values()))
 """The words in replacements whose data can be recognised."""
@@ -216,7 +216,8 @@ def _presidio() -> Any:
     """Presidio's analyzer, which takes seconds to load.
 
     Raises:
-        ConfigError: It is not installed, or its model of English is not: it would download that.
+        ConfigError: Presidio or its English model is not installed. Presidio would download a
+            missing model.
     """
     for name, install in (
         ("presidio_analyzer", "pip install 'oteval[presidio]'"),

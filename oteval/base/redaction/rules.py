@@ -94,13 +94,13 @@ def key_pattern(text: str) -> Pattern:
 
 
 def rule_from(value: RedactionRule | Mapping[str, Any] | str, name: str) -> RedactionRule:
-    """A rule that is given as one, as a mapping, or as a text.
+    """A rule from a `RedactionRule`, a mapping or a text.
 
     A text is the name of a kind of data, such as ``cards``, or else a glob for keys.
 
     Args:
         value: The rule.
-        name: How messages name it.
+        name: Its name in messages.
 
     Raises:
         ConfigError: The rule is invalid.

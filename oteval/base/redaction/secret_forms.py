@@ -5,7 +5,8 @@ The prefixes, alphabets and lengths are facts from the rules that gitleaks publi
 own documentation. Lengths are lower here: a key that is cut off is a secret as well.
 
 A search for any of the forms on RE2 takes a tenth of the time of the patterns themselves. It
-ignores their conditions on the text around a match, so they run only on the few texts it finds.
+ignores the conditions on the text around a match. The patterns therefore run only on the few texts
+that the search finds.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ALPHABETS = {
     "upper": "[A-Z0-9]",
 }
 # The least length and the alphabet of the rest of a key, then prefixes.
-# Of those with a tilde, the match must be plausible: names have the same beginnings.
+# With a tilde, the match must be plausible: names have the same beginnings.
 _PREFIXES = r"""
     10 alnum  [sr]k_(?:live|test|prod)_ whsec_
     ~10 word   xox[abceoprs]- xapp- xoxe[.-]
@@ -66,10 +67,10 @@ _PREFIXES = r"""
     80 alnum  xprv
     ~40 word   pypi- xkeysib- xsmtpsib-
 """
-# Each with the words that it has in it: OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse.
+# Each with the words that it contains: OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse.
 _SPECIAL = (
     rf"{_START}[sp]k-(?={_LETTERS}{{0,80}}[0-9]){_LETTERS}{{12,}}",
-    # Of these lengths they are keys even if their letters look like a word.
+    # With these lengths they are keys even if their letters look like a word.
     rf"{_START}(?:A(?:KIA|SIA|BIA|CCA)[A-Z2-7]{{16}}|AIza{_LETTERS}{{35}}|AQVN{_LETTERS}{{35,38}}"
     rf"|GOCSPX-{_LETTERS}{{28}}|dckr_pat_{_LETTERS}{{27}}|NRAK-[A-Z0-9]{{27}})(?![A-Za-z0-9_-])",
     r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/_-]+)",
@@ -97,7 +98,7 @@ _SPECIAL = (
     # User and password in a URL.
     r"://([^\s/\"'<>@\\:?#\[\]]{0,200}:[^\s/\"'<>@\\?#\[\]]{1,300})@",
 )
-# Forms that begin with any letters, with the part by which they are found.
+# Forms that begin with any letters, with the part that finds them.
 _LATE = (
     (r"(?<![0-9])[0-9]{8,10}:A[A-Za-z0-9_-]{33,}", r"[0-9]:A[A-Za-z0-9_-]{8,}"),  # Telegram
     (rf"{_START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{40,}}", r"\.atlasv1\."),
@@ -207,7 +208,7 @@ def form_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _stretches(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places between white space or quotes in which there may be secrets."""
+    """Yield the places between white space or quotes that may contain secrets."""
     done = 0
     for start, end in _any_form().spans(text):
         if start >= done:
@@ -232,7 +233,7 @@ class SecretSearch:
             literals: The secrets to find wherever they occur.
         """
         self._literals = sorted(literals)
-        # Patterns have a limited length. To look for a few texts takes less time one by one.
+        # Patterns have a limited length. A few texts are found faster one by one.
         is_many = len(self._literals) > _FEW
         self._any = [Pattern(text) for text in _alternatives(self._literals)] if is_many else []
 
@@ -250,7 +251,7 @@ class SecretSearch:
 
 
 def occurrences(text: str, literal: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of a text in another one."""
+    """Yield the places of a text in another text."""
     at = text.find(literal)
     while at >= 0:
         yield at, at + len(literal)
@@ -270,7 +271,7 @@ def _alternatives(literals: Iterable[str]) -> Iterator[str]:
 
 
 def _private_keys(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of private keys. Of one without an end, the rest is taken."""
+    """Yield the places of private keys. A key without an end reaches to the end of the text."""
     begins = list(_BEGIN.finditer(text))
     for index, begin in enumerate(begins):
         after = begins[index + 1].start() if index + 1 < len(begins) else len(text)

@@ -1,7 +1,7 @@
 """The grammar of names of secrets, for every place where a value has a name.
 
-Keys of JSON, query parameters, fields of forms, headers, variables of environments and of code,
-options of commands, elements of XML and attributes of spans are judged by one function. A name is
+One function judges keys of JSON, query parameters, fields of forms, headers, variables of
+environments and of code, options of commands, elements of XML and attributes of spans. A name is
 split into words, so that ``OPENAI_API_KEY``, ``apiKey`` and ``x-api-key`` are alike, and is judged
 by its last words, without qualifiers: ``DB_PASSWORD_OLD`` and ``api_key_2`` name secrets,
 ``password_hint`` and ``max_tokens`` do not.
@@ -9,7 +9,7 @@ by its last words, without qualifiers: ``DB_PASSWORD_OLD`` and ``api_key_2`` nam
 The kinds of names, see `secret_values.is_secret_value`:
 
 - ``secret``: passwords, keys of a known use, private keys.
-- ``token``: tokens. Numbers below these names are counts.
+- ``token``: tokens. Numbers with these names are counts.
 - ``bare token``: the word alone, which also names pieces of text.
 - ``cookie``: cookies, which consist of pairs.
 - ``rule``: the name is in a rule of the user, so that every value counts.
@@ -72,7 +72,7 @@ _KEY_KINDS = names_in("""
     function hmac license master org organization private project publish rsa sas secret server
     service session shared sign signing ssh ssl storage subscription team tls user webhook write
 """)
-# Words before "key" by which it finds something, or by which everybody may know it.
+# Words before "key" that make it a key for finding something, or a public key.
 _PLAIN_KEYS = names_in("""
     agent array base bucket business cache candidate composite correlation cursor dedup
     deduplication dict document entity entry event field file foreign gpg group hash hot idempotency
@@ -81,7 +81,7 @@ _PLAIN_KEYS = names_in("""
     shard sort state storage string tag task topic translation translations unique usage xml
 """)
 _TOKEN_WORDS = names_in("token auth bearer pat phpsessid jsessionid")
-# Words before "token" by which it is a piece of text, a count or a place in a list.
+# Words before "token" that make it a piece of text, a count or a place in a list.
 _PLAIN_TOKENS = names_in("""
     accepted audio average bos bytes cached cancellation cls completion continuation cost count
     current decode end eos first image input last mask max min next num output page pad per
@@ -90,13 +90,13 @@ _PLAIN_TOKENS = names_in("""
 """)
 _WEAK_WORDS = names_in("pass pw")
 _ANY_SECRET = _SECRET_WORDS | {"token", "apikey"}
-# Words that may follow those that decide.
+# Words that may follow the words that decide.
 _QUALIFIERS = names_in("""
     again b64 backup base base64 confirm confirmation current default dev development encoded
     encrypted live main new old plain plaintext previous primary prod production raw repeat
     sandbox secondary stage staging test value
 """)
-# Last words by which a name with the word for a secret stands for something about it.
+# Last words that make a name with the word for a secret describe the secret.
 _PLAIN_ENDS = names_in("""
     accessor algorithm alg arn at audience available class column count dir directory duration
     enabled endpoint environment error exp expiration expires expiry field file format header hint
@@ -133,7 +133,7 @@ PARAMETER_ENDS = f"{NAME_ENDS}|{'|'.join(sorted(_PARAMETER_WORDS))}"
 
 @functools.lru_cache(8192)
 def secret_kind(name: str) -> str:
-    """The kind of secret that a name stands for, or "": see the module."""
+    """The kind of secret that a name denotes, or "": see the module."""
     words = list(_words(name))
     if not words or name in _PLAIN_NAMES or words[-1] == "askpass":
         return ""

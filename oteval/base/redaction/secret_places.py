@@ -1,7 +1,7 @@
 """Where in a text secrets may be: one search for all names, and the manifests of Kubernetes.
 
-Most texts have no name of a secret. In the others, only the stretches around the names are searched
-for the forms, one after the other. The values of Secrets in manifests (``kind: Secret`` with
+Most texts have no name of a secret. In other texts, only the stretches around the names are
+searched for the forms, one after another. The values of Secrets in manifests (``kind: Secret`` with
 ``data``) are secret whatever their names are, and so are the parts of private keys.
 """
 
@@ -32,7 +32,7 @@ _DATA = re.compile(
 )
 _VALUE = re.compile(rf":[ \t]*(?:{QUOTE})?([^\s\"'\\,{{}}]{{4,}})")
 _NEAR = 4000
-# A JSON Web Key, the private parts of keys in XML, and those of PuTTY's files.
+# A JSON Web Key, and the private parts of keys in XML and in PuTTY's files.
 _KEY_PARTS = re.compile(
     r"\"(?:d|k|p|q|dp|dq|qi)\\*\"\s*:\s*\\*\"([A-Za-z0-9_-]{16,})\\*\""
     r"|<(?:D|P|Q|DP|DQ|InverseQ)>([A-Za-z0-9+/=\s]{16,})</"
@@ -41,7 +41,7 @@ _KEY_PARTS = re.compile(
 
 
 def name_stretches(text: str) -> list[tuple[int, int]]:
-    """The stretches of a text in which there may be names of secrets, in order."""
+    """The stretches of a text that may contain names of secrets, in order."""
     stretches: list[tuple[int, int]] = []
     for start, end in _names().spans(text):
         first = max(0, start - _BEFORE)

@@ -1,9 +1,9 @@
-"""The values of secrets: which text may be a secret, and which cannot be one.
+"""The values of secrets: which texts may be secrets, and which cannot.
 
-A value that stands at the name of a secret is one unless it says nothing: a type, a path, an
-address, a template. A value is removed wherever it stands, or below a name that other values have
-as well, only if it is *plausible*: long enough, with enough different characters, and no word,
-number, path, address, date or name of a model.
+A value at the name of a secret is a secret, unless it has no meaning by itself: a type, a path, an
+address, a template. Two kinds of values must also be *plausible*: values that are removed
+everywhere, and values at a name that other values have as well. A plausible value is long enough,
+has enough different characters, and is not a word, number, path, address, date or name of a model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PLACEHOLDER = "[redacted]"
 """The text in place of a secret."""
 
 SHORTEST_LITERAL = 8
-"""The length from which a secret is removed wherever it stands."""
+"""The length from which a secret is removed everywhere."""
 
 _PLAIN_VALUES = names_in("""
     false include no none null off omit on optional required same-origin string true undefined yes
@@ -85,7 +85,7 @@ _USERINFO = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 
 
 def is_secret_value(kind: str, value: str) -> bool:
-    """Whether the text that stands at a name of a kind is a secret.
+    """Whether the text at a name of a kind is a secret.
 
     Args:
         kind: The kind of the name, see `secret_names`.
@@ -134,9 +134,9 @@ def is_plausible(value: str) -> bool:
 
 
 def may_recur(value: str) -> bool:
-    """Whether a value that stood at the name of a secret is removed elsewhere as well.
+    """Whether a value found at the name of a secret is removed elsewhere as well.
 
-    Besides plausible values, these are passphrases of words with a number: "correct-horse-7".
+    Such values are plausible values and passphrases of words with a number: "correct-horse-7".
     """
     if is_plausible(value):
         return True

@@ -1,12 +1,12 @@
 """Redaction without rules: a recording must never contain a secret.
 
 - **Headers** are kept by an allow-list of names.
-- **URLs** lose the user and password. Values in the query are kept if the name is known to be
-  harmless, or if the value consists of words and numbers and the name names no secret.
+- **URLs** lose the user and password. A value in the query is kept if its name is known to be
+  harmless. It is also kept if it consists of words and numbers and its name names no secret.
 - **Bodies and other texts** lose the values at names of secrets, texts with the form of a key or
-  token, and known secrets: plausible values that stand at a name of a secret elsewhere in the text,
-  in the request's headers, or in the environment. This also works across the pieces of a stream,
-  and between the deltas of its events.
+  token, and known secrets: plausible values at a name of a secret elsewhere in the text, in the
+  request's headers, or in the environment. This also works across the pieces of a stream, and
+  between the deltas of its events.
 
 Everything else is kept byte for byte. The same input always gives the same output, so a redacted
 request equals its redacted recording.
@@ -79,7 +79,7 @@ class SecretRedactor:
         self._known = from_environment.union(literals)
         self._search = SecretSearch(_all_forms(self._known))
         self._literals: tuple[str, ...] = ()
-        # Most requests of an agent have the same secrets as the one before.
+        # Most requests of an agent have the same secrets as the request before.
         self._last: tuple[frozenset[str], SecretRedactor] | None = None
         self._remember()
 
@@ -123,7 +123,7 @@ class SecretRedactor:
         )
 
     def _remember(self) -> None:
-        """Remember short texts: most exchanges have the headers and the URL of the one before."""
+        """Remember short texts: most exchanges repeat the headers and the URL of the last one."""
         self._clean_urls = functools.lru_cache(_MAX_REMEMBERED)(self._url)
         self._clean_texts = functools.lru_cache(_MAX_REMEMBERED)(self._clean_text)
 
@@ -151,7 +151,7 @@ class SecretRedactor:
         return self.pieces((data,), content_type)[0]
 
     def body_secrets(self, data: bytes, content_type: str = "") -> frozenset[str]:
-        """The plausible values in a body whose names say that they are secrets.
+        """The plausible values in a body whose names mark them as secrets.
 
         A response may repeat the secrets of its request under other names.
 
@@ -173,11 +173,11 @@ class SecretRedactor:
         return frozenset(filter(may_recur, secrets))
 
     def text_secrets(self, text: str) -> frozenset[str]:
-        """The plausible values in a text whose names say that they are secrets."""
+        """The plausible values in a text whose names mark them as secrets."""
         return self.body_secrets(text.encode("utf-8", "replace"))
 
     def pieces(self, pieces: Sequence[bytes], content_type: str = "") -> list[bytes]:
-        """The pieces of a body without secrets, also those that cross their borders.
+        """The pieces of a body without secrets, even if a secret crosses a border.
 
         Args:
             pieces: The pieces, without content encoding.
@@ -219,7 +219,7 @@ class SecretRedactor:
         )
 
     def _edits(self, text: str, *, is_form: bool = False, is_plain: bool = False) -> list[Edit]:
-        """The edits that remove the secrets from a text, merged."""
+        """The merged edits that remove the secrets from a text."""
         edits = [Edit(start, end, PLACEHOLDER) for start, end in self._known_spans(text)]
         for view in plain_views(text):
             for edit in self._found_edits(view.text, is_form=is_form, is_plain=is_plain):
@@ -236,7 +236,7 @@ class SecretRedactor:
             yield from occurrences(text, literal)
 
     def _found_edits(self, text: str, *, is_form: bool, is_plain: bool) -> Iterator[Edit]:
-        """Yield the edits of values at names, wherever they recur, and of known forms."""
+        """Yield the edits of values at names, of their repetitions, and of known forms."""
         for start, end in (*form_spans(text), *manifest_spans(text)):
             yield Edit(start, end, PLACEHOLDER)
         stretches = name_stretches(text)
@@ -310,7 +310,7 @@ def _common_start(first: bytes, second: bytes) -> int:
 
 
 def _unescaped(value: str) -> str:
-    """A value as it is outside of JSON, if it is escaped."""
+    """A value as it is outside JSON, if it is escaped."""
     if "\\" not in value:
         return value
     try:
@@ -330,7 +330,7 @@ def _all_forms(secrets: Iterable[str]) -> set[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield the forms in which a secret may occur: plain, in JSON, and in URLs."""
+    """Yield the possible forms of a secret: plain, in JSON, and in URLs."""
     yield secret
     for ascii_only in (True, False):
         escaped = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
@@ -343,7 +343,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _has_names_or_forms(text: str) -> bool:
-    """Whether a text may have secrets besides the known ones."""
+    """Whether a text may have secrets besides the known secrets."""
     if has_form(text) or name_stretches(text):
         return True
     return next(manifest_spans(text), None) is not None

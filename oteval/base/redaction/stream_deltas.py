@@ -37,7 +37,7 @@ _Delta = tuple[int, tuple[str | int, ...], str]
 
 
 def delta_edits(text: str, find: Callable[[str], Sequence[Edit]]) -> Iterator[Edit]:
-    """Yield the edits of an event stream by which its joined deltas contain no secret.
+    """Yield the edits of an event stream that remove secrets from its joined deltas.
 
     Args:
         text: The stream.
@@ -90,7 +90,7 @@ class _Places:
         self._numbers: dict[tuple[int, Any], int] = {}
 
     def inner(self, parent: int, step: Any) -> int:
-        """The place that a step leads to from another one."""
+        """The place that a step leads to from another place."""
         return self._numbers.setdefault((parent, step), len(self._numbers) + 1)
 
     def collect(self, value: Any, line: int, path: tuple[str | int, ...], node: int) -> None:

@@ -28,7 +28,7 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _MAX_LEVELS = 6
 # Backslashes in a text. A million take half a second.
 _MAX_ESCAPES = 8_000_000
-# Whole doubles from here on are not written with all their digits.
+# From here on, whole doubles are written without all their digits.
 _MAX_WHOLE = 1e21
 
 
@@ -39,8 +39,7 @@ class TextRedactor:
         """Set the patterns.
 
         Args:
-            patterns: The patterns in the order in which they are applied, with their
-                replacements.
+            patterns: The patterns in the order of application, with their replacements.
         """
         self._patterns = tuple(patterns)
 
@@ -99,7 +98,7 @@ class TextRedactor:
 
 
 def _forms(number: float) -> list[str]:
-    """The texts as which a number may be written."""
+    """The possible texts of a number."""
     forms = [str(number)]
     if isinstance(number, float) and math.isfinite(number) and abs(number) < _MAX_WHOLE:
         forms.append(f"{number:.0f}" if number.is_integer() else f"{number:f}")
@@ -146,7 +145,7 @@ class Unescaped(NamedTuple):
     sources: list[tuple[int, int]]
 
     def source(self, at: int, *, is_end: bool) -> int:
-        """Convert an index of the unescaped text to one of the original."""
+        """Convert an index of the unescaped text to an index of the original."""
         index = bisect_right(self.starts, at - is_end) - 1
         offset = at - self.starts[index]
         start, length = self.sources[index]

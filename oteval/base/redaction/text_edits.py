@@ -17,7 +17,7 @@ class Edit(NamedTuple):
 
     Attributes:
         start: The index of the first replaced character.
-        end: The index after the last one.
+        end: The index after the last replaced character.
         text: The replacement.
     """
 
@@ -27,7 +27,7 @@ class Edit(NamedTuple):
 
 
 def merged(edits: Iterable[Edit]) -> list[Edit]:
-    """Return edits in order, without overlaps: of several, the first and longest one counts.
+    """Return edits in order, without overlaps: of several, the first and longest counts.
 
     It then replaces everything that the others would have replaced.
     """
@@ -42,7 +42,7 @@ def merged(edits: Iterable[Edit]) -> list[Edit]:
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:
-    """A text with edits applied, which are in order and do not overlap."""
+    """A text with edits applied; the edits are in order and do not overlap."""
     out = []
     end = 0
     for edit in edits:
@@ -56,7 +56,7 @@ def edited_pieces(
 ) -> list[bytes]:
     """The pieces of an encoded text with edits applied.
 
-    A replacement of text that lies in several pieces is in the first of them.
+    If the replaced text lies in several pieces, its replacement is in the first of them.
 
     Args:
         text: The decoded text of all pieces.

@@ -1,7 +1,7 @@
 r"""Text as it is read, whatever its encoding: bytes as text, and escapes of plain characters.
 
 ``"password"`` is the same key as ``"\u0070assword"``, and ``?a=1\u0026token=...`` is the same
-query as ``?a=1&token=...``. Secrets are found in the plain text, and removed where it came from.
+query as ``?a=1&token=...``. Secrets are found in the plain text, and removed in the original.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def plain_views(text: str) -> Iterator[Unescaped]:
 
 
 def _wide_encodings(data: bytes) -> list[str]:
-    """The encodings with several bytes a character in which data may be."""
+    """The possible encodings of data that have several bytes per character."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return [encoding]

@@ -9,9 +9,9 @@ printed, a traceback. Inside JSON it is escaped: a line begins after ``\n``, and
     login ann password ...    the password is ...    host:5432:db:ann:...    echo ... | chpasswd
 
 Each form is a pattern for the text up to the value. The same names are used in prose and in code
-("the password: is required", ``password: str``), so a value without quotes must look like a secret,
-unless it follows the name of a variable of an environment or an option that takes nothing else, or
-is alone with its name on a line of a plain text.
+("the password: is required", ``password: str``), so a value without quotes must look like a secret.
+There are three exceptions: the value follows the name of a variable of an environment, it follows
+an option that takes nothing else, or it is alone with its name on a line of a plain text.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _COMMAND_START = re.compile(
 )
 _LONGEST_PAIR = 1400
 
-# Between the words of a command, also where they are a list of texts.
+# Between the words of a command, even if they are a list of texts.
 _SEPARATOR = rf"(?:[ \t]+|{QUOTE},[ \t]*{QUOTE})"
 _ARGUMENT = rf"[^\s\"'`\\,]+{_SEPARATOR}"
 _WORDS = r"(?:[^\r\n|;&\\]|&[^\r\n|;&\\]|\\+[^nr\\])*?"
@@ -157,7 +157,7 @@ def text_spans(
 
 
 def _divided(text: str, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return stretches of JSON divided where a string ends: no command goes on in another one.
+    """Return stretches of JSON divided where a string ends: no command continues in another string.
 
     The arguments of a command may be a list of strings.
     """
@@ -183,7 +183,7 @@ def _forms() -> tuple[tuple[_NamedForm, Pattern], ...]:
 
 
 def _first(text: str, start: int) -> int:
-    """The start of the name of whose last words a pattern has found the start."""
+    """The start of a name, given the start of its last words."""
     first = start
     while first > max(0, start - _LONGEST_NAME) and _NAME_LETTER.match(text, first - 1):
         first -= 1
@@ -224,7 +224,7 @@ def _assigned(text: str, start: int, end: int, is_plain: bool) -> TextValue | No
 
 
 def _element(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """The text of an element of XML, whose opening tag is given."""
+    """The text of an XML element, given its opening tag."""
     value = _element_text(text, end)
     kind = secret_kind(text[start + 1 : end - 1].split()[0])
     if value is None or not kind:
@@ -293,10 +293,10 @@ def _likely(text: str, start: int, end: int, _is_plain: bool) -> TextValue | Non
 
 
 def _password(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """A value that is always a password, if it is in a command."""
+    """A value that is always a password if it is in a command."""
     value = text_value(text, end)
     if value is None or text[value.start] == "-" or text[end].isspace():
-        return None  # another option, or one that asks for the password
+        return None  # another option, or an option that prompts for the password
     return _in_command(text, start, value)
 
 
@@ -318,7 +318,7 @@ def _user_password(text: str, start: int, end: int, _is_plain: bool) -> TextValu
 
 
 def _piped(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """The password that a shell gives to a program's standard input."""
+    """The password that a shell passes to a program's standard input."""
     if text[start] == "-":
         return _password(text, start, end, _is_plain)
     echo = _ECHO.match(text, start)
@@ -346,7 +346,7 @@ def _pgpass(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | No
 
 
 def _reversed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """The value that stands before its name."""
+    """The value before its name."""
     begin = max(0, start - _LONGEST_PAIR)
     match = _VALUE_BEFORE.search(text[begin:start])
     name = _NAME_AT_END.search(text[start:end])
@@ -416,4 +416,4 @@ OTHER_FORMS = "|".join(
         rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})",
     )
 )
-"""A pattern for the forms in which the value is not after a name."""
+"""A pattern for the forms whose value is not after a name."""

@@ -33,7 +33,7 @@ QUOTE = r"\\*[\"'`]"
 BARE = re.compile(
     r"(?:\\+[$&!#*()|;@%^ ])?[^\s\"'`<>\\]{1,1024}(?:\\+[$&!#*()|;@%^ ][^\s\"'`<>\\]{0,1024}){0,8}"
 )
-"""A value without quotes: of limited length, so that hostile text takes linear time."""
+"""A value without quotes. Its length is limited, so that hostile text takes linear time."""
 
 # White space, the end of bold text before it, and the tag of a value in YAML.
 _SPACE = re.compile(r"(?:\*\*)?(?:[ \t]|\\+t)*(?:!!?[a-z]+[ \t]+)?")
@@ -83,7 +83,7 @@ class TextValue(NamedTuple):
 
     Attributes:
         start: The index of its first character.
-        end: The index after its last one.
+        end: The index after its last character.
         form: ``bare``, ``quoted``, ``wrapped`` in brackets or a call, or a ``block`` of lines.
     """
 
@@ -137,7 +137,7 @@ def is_secret_text(kind: str, text: str, value: TextValue, *, is_alone: bool) ->
         kind: The kind of the name.
         text: The text.
         value: The place of the value.
-        is_alone: Whether the value is certainly one, not a word of a sentence or of code.
+        is_alone: Whether it is certainly a value, not a word of a sentence or of code.
     """
     content = text[value.start : value.end]
     if not is_secret_value(kind, content) or content.lower() in _TYPES:
@@ -175,7 +175,7 @@ def _is_quoted_secret(kind: str, content: str) -> bool:
 
 
 def _quoted(text: str, opening: re.Match[str], form: str) -> TextValue | None:
-    """The value in quotes: up to the same quote, or to that of the text around it."""
+    """The value in quotes: up to the same quote, or to the quote of the text around it."""
     slashes, mark = len(opening[1]), opening[2]
     is_triple = opening[0].count(mark) == 3
     start = at = opening.end()
@@ -194,7 +194,7 @@ def _quoted(text: str, opening: re.Match[str], form: str) -> TextValue | None:
 
 
 def _block(text: str, opening: re.Match[str]) -> TextValue:
-    """A block of lines in YAML, which are indented alike."""
+    """A block of equally indented lines in YAML."""
     following = opening[1] + opening[2]
     end = opening.end()
     while True:

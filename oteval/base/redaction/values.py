@@ -1,4 +1,4 @@
-"""Redact Python values: those of named keys as a whole, and matches of patterns in any text.
+"""Redact Python values: values of named keys as a whole, and matches of patterns in any text.
 
 The rules mean the same as in `oteval serve`: globs apply to keys on every level, patterns to all
 text, to keys, to numbers and to bytes.

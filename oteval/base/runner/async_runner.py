@@ -20,7 +20,7 @@ class AsyncRunner(Generic[Key, Value]):
 
     A coroutine function runs on the caller's loop. Any other function runs on its own daemon
     thread; if it returns an awaitable, that is awaited on the loop. A coroutine that takes longer
-    than the timeout is cancelled, and a thread abandoned. Late results are dropped.
+    than the timeout is cancelled; a thread is abandoned. Late results are dropped.
 
     `run` runs one job. To bound how many run at once, use `run_all`.
 
@@ -56,11 +56,11 @@ class AsyncRunner(Generic[Key, Value]):
 
 
 async def run_all(jobs: Iterable[Callable[[], Awaitable[None]]], concurrency: int) -> None:
-    """Run asynchronous jobs, so many at once.
+    """Run asynchronous jobs with limited concurrency.
 
     Args:
-        jobs: The jobs. The next one is taken when another has ended, so that an iterator of many
-            jobs is never held in memory.
+        jobs: The jobs. The next job is taken when another has ended, so an iterator of many jobs is
+            never stored in memory as a whole.
         concurrency: How many run at once.
 
     Raises:
@@ -101,7 +101,7 @@ async def _finished(work: Awaitable[Any], timeout: float | None) -> Returned:
 
 
 def _retrieve_error(task: asyncio.Future[Any]) -> None:
-    """Retrieve a late error; asyncio logs those that nobody retrieves."""
+    """Retrieve a late error; asyncio logs errors that nobody retrieves."""
     if not task.cancelled():
         task.exception()
 

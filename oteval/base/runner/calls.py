@@ -1,4 +1,4 @@
-"""One call of a function, on a daemon thread where it may take too long."""
+"""One call of a function, on a daemon thread if it has a timeout."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ def day_of(time_ns: int) -> str:
 
 
 def start_of_day_ns(day: str) -> int:
-    """The Unix time (ns) at which a UTC day begins."""
+    """The Unix time (ns) of the beginning of a UTC day."""
     return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * _NS
 
 
 def next_day_ns(time_ns: int) -> int:
-    """The Unix time (ns) at which the next UTC day begins."""
+    """The Unix time (ns) of the beginning of the next UTC day."""
     today = datetime.fromtimestamp(time_ns // _NS, UTC).replace(hour=0, minute=0, second=0)
     return int((today + timedelta(days=1)).timestamp()) * _NS
 
@@ -64,8 +64,8 @@ class DailyBudget:
 
     The cost of a call is known only after it. Each running call therefore reserves the cost of the
     most expensive call so far, or its own expected cost if that is higher, so that concurrent calls
-    do not exceed the budget. Calls run one at a time until the cost of one is known; failed and
-    cached calls do not reveal it.
+    do not exceed the budget. Calls run one at a time until the cost of one call is known; failed
+    and cached calls do not reveal it.
 
     Args:
         limit: US dollars per day; None for no limit.

@@ -37,7 +37,7 @@ class Runner(Generic[Key, Value]):
     """Runs jobs on daemon threads, within limits.
 
     One thread submits jobs and collects outcomes. Keep the number of `pending` jobs bounded: the
-    runner queues whatever it is given.
+    runner queues every submitted job.
 
         runner = Runner(concurrency=4, timeout=60.0)
         for trajectory in trajectories:
@@ -57,13 +57,13 @@ class Runner(Generic[Key, Value]):
         timeout: Seconds that a call may take; None for no limit.
         rate: How many calls may start per minute.
         budget: How much the calls may cost per day.
-        cost_of: Returns the cost (US dollars) of a job from its value, for the budget; None if
-            the value does not tell, because the call failed or was cached.
+        cost_of: Returns the cost (US dollars) of a job from its value, for the budget; None if the
+            value does not show it, because the call failed or was cached.
         name: The name of the threads.
 
     Attributes:
         concurrency: How many jobs run at once.
-        pending: How many jobs were submitted whose outcomes are not collected yet.
+        pending: The number of submitted jobs whose outcomes are not collected yet.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class Runner(Generic[Key, Value]):
         """Yield the outcomes that are available, in the order in which jobs ended.
 
         Args:
-            max_pending: Wait for outcomes until no more than this many jobs are pending. By
-                default nothing is waited for.
+            max_pending: Wait for outcomes until no more than this many jobs are pending. The
+                default does not wait.
         """
         while True:
             self._abandon_overdue()

@@ -38,7 +38,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def module_environment() -> dict[str, str]:
-    """An environment in which a child imports this package from the same place."""
+    """An environment that makes a child import this package from the same place."""
     root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -340,8 +340,8 @@ def take_shared(path: Path, target: Path) -> bool:
         target: The new name, in the same folder.
 
     Returns:
-        Whether the file is complete; False if a process holds it, because it was stopped in the
-        middle of a write.
+        Whether the file is complete; False if a process still writes to it, because it was stopped
+        in the middle of a write.
 
     Raises:
         OSError: The file cannot be moved, or was taken by another process.

@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _GROUP = re.compile(r"\((?!\?)|\(\?P<\w+>")
 _FLAGS = re.compile(r"\(\?([aiLmsux]*)(-[imsx]+)?([:)])")
-# RE2's own classes are ASCII. The spaces are those of `str.isspace`.
+# RE2's own classes are ASCII. The spaces are the spaces of `str.isspace`.
 SPACES = (
     r"\t-\r\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
     r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"

@@ -1,7 +1,7 @@
 """Who may send requests to the HTTP servers of this package: one rule for all of them.
 
 - An address that other machines can reach needs a token (`require_local`).
-- A request that needs a token must have it, and may come from anywhere (`RequiredToken`).
+- A request that needs a token must have it. It may come from anywhere (`RequiredToken`).
 - A request without a token must come from a program of this machine, and not from a page in a
   browser. A page of any site can send requests to loopback, and its domain name may resolve to
   127.0.0.1 (DNS rebinding), so that its scripts can even read the answers. Such requests name a
@@ -85,7 +85,7 @@ def is_local(host: str) -> bool:
 def is_own_origin(origin: str, host: str) -> bool:
     """Whether an ``Origin`` header names the host that a request was sent to.
 
-    The scheme may differ from the one seen here, because a proxy may end TLS.
+    The scheme may differ from the scheme seen here, because a proxy may end TLS.
     """
     scheme, _, netloc = origin.partition("://")
     return bool(host) and scheme in ("http", "https") and netloc == host.lower()

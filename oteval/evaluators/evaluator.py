@@ -1,4 +1,4 @@
-"""The base class of all evaluators, and the context in which they evaluate a run.
+"""The base class of all evaluators, and the context of an evaluation.
 
 An **evaluator** is a frozen, keyword-only dataclass whose fields are its options. The class is the
 ``type`` of oteval.yaml and the constructor that Python users call; `oteval.evaluators.options`
@@ -57,7 +57,7 @@ Scope = Literal["turn", "conversation"]
 
 
 class NotEvaluated(Exception):
-    """The run cannot be evaluated; the message says why.
+    """The run cannot be evaluated; the message has the reason.
 
     Attributes:
         metadata: Figures of the attempt, such as the cost of answers.
@@ -87,7 +87,7 @@ def refuse_empty(run: Trajectory, messages: Sequence[Message], *, needs_messages
 
 
 def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
-    """Refuse a run that may have made calls which the trace does not show.
+    """Refuse a run whose calls the trace may not show completely.
 
     Calls may be missing if content is missing and no tool span shows a call. If spans were
     recognised by their shape, tool spans of another shape may have been overlooked. If no model
@@ -263,7 +263,7 @@ class Evaluator(ABC):
     asks_models: ClassVar[bool] = False
     """Whether it asks language models. Their verdicts cost money and are reused."""
     reads_outputs: ClassVar[bool] = False
-    """Whether it reads the `outputs` of a direct call itself, and not as messages."""
+    """Whether it reads the `outputs` of a direct call itself, without making messages of them."""
 
     feedback_key: Annotated[str, PYTHON_ONLY] = ""
 
@@ -315,7 +315,7 @@ class Evaluator(ABC):
         return None
 
     def check_prices(self, limits: Sequence[str]) -> None:  # noqa: B027
-        """Refuse limits on the cost where the price of a model is not known.
+        """Refuse limits on the cost if the price of a model is not known.
 
         Args:
             limits: The settings that limit the cost, in addition to the evaluator's options.

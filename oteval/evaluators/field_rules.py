@@ -60,7 +60,7 @@ class FieldJudge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FieldComparison(ABC):
-    """The way in which a field is compared."""
+    """The way to compare a field."""
 
     descends: ClassVar[bool] = False
     """Whether the items of lists are compared one by one."""
@@ -209,7 +209,7 @@ class ByField(Rule):
         return next((problem for problem in problems if problem is not None), None)
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
-        """None: no value says how the fields are compared."""
+        """None: no single value describes the comparison of the fields."""
         return None
 
     def describe(self) -> Any:

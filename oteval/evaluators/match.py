@@ -209,7 +209,7 @@ class TrajectoryMatch(FigureMatch):
         return cost
 
     def check_prices(self, limits: Sequence[str]) -> None:
-        """Refuse limits on the cost where the price of a model is not known."""
+        """Refuse limits on the cost if the price of a model is not known."""
         if self.judge is not None:
             self.judge.check_prices(limits)
 

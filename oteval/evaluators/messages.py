@@ -1,7 +1,7 @@
 """Messages that callers pass to evaluators, in any form, as `oteval.model.Message`.
 
-The forms are those of `oteval.messages`. They may be mixed freely, and a message may be plain data
-or an object of any library. The caller's objects are only read.
+`oteval.messages` reads the forms. They may be mixed freely, and a message may be plain data or an
+object of any library. The caller's objects are only read.
 
 Anthropic and GenAI put tool results into a user's message; they become tool messages, one for
 each result, before the user's text in the same message. **Absent** arguments (None, blank

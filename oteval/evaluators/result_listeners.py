@@ -50,7 +50,7 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Hide results from the listeners, such as those of one judge of a jury."""
+    """Hide results from the listeners, such as the results of one judge of a jury."""
     token = _UNHEARD.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A configured evaluator, and the one score it gives a trajectory.
+"""A configured evaluator, and its score of a trajectory.
 
 A trajectory that cannot be evaluated gets a score with the status ``not_evaluated`` (the trace
 lacks data for a verdict, or the reference is missing) or ``error`` (the evaluator failed). Neither

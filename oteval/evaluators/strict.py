@@ -39,7 +39,7 @@ class StrictMatch(NamedTuple):
 
 
 class _Side:
-    """One trajectory by position: the roles, and the calls where there are any."""
+    """One trajectory by position: the roles, and the calls if there are any."""
 
     __slots__ = ("calls", "roles", "table")
 

@@ -406,7 +406,7 @@ _BEGINNING = re.compile(
 )
 # ValueError: ..., requests.exceptions.HTTPError: ..., KeyError('x'), or the name alone
 _CLASS = re.compile(r"[^\w{}'\"]{0,8}(?P<name>[A-Za-z_][\w.$]{0,150})(?:\s?:|\(['\"]|\s*$|\s*\n)")
-# One line that says no more: Error user 17 is gone; cat: a.txt: No such file or directory
+# One line without further text: Error user 17 is gone; cat: a.txt: No such file or directory
 _ONE_LINE = re.compile(
     rf"Error\ (?!(?:{_TOPICS})\b)\w.*"
     r"|\S.*:\ (?:command\ not\ found|[Nn]o\ such\ file\ or\ directory|[Pp]ermission\ denied)\.?"
@@ -416,5 +416,5 @@ _PRINTED_MESSAGE = re.compile(r"\btool_call_id='[^'\n]{0,200}'[^\n]{0,200}\bstat
 # An MCP result as Python prints it: its fields alone, or with the class.
 _FAILED_MCP = ("isError=True", "isError=True)", "is_error=True", "is_error=True)")
 _PRINTED_MCP = re.compile(r"\w*Result\(|_?meta=|content=\[")
-# `oteval.store.outlines` searches the JSON of messages with it, where it may match more.
+# `oteval.store.outlines` searches the JSON of messages with it, and it may match more there.
 _NEAR_MISS = re.compile(r"[^A-Za-z]{0,8}(?i:errors?|exceptions?|traceback)(?:[^A-Za-z ]|\Z)")

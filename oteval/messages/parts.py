@@ -113,7 +113,7 @@ DENIED = "Tool execution denied."
 
 
 def is_explicit(item: Any) -> bool:
-    """Whether an item is marked as a part, and so is not an application's data."""
+    """Whether an item is marked as a part, and is therefore not an application's data."""
     if not isinstance(item, dict):
         return False
     kind = kind_of(item)

@@ -1,12 +1,12 @@
 """Content that spans repeat is read once: histories, system prompts, tool definitions.
 
 Each model call of a run repeats the messages before it. While a `ReadCache` is active, the readers
-go on from the longest known beginning of a value, and read only the rest:
+continue from the longest known beginning of a value, and read only the rest:
 
 - A JSON text may begin with a list that was parsed before. Its value then begins with the same
   objects. An equal text has the same value.
-- Work on the items of a list (`ReadCache.fold`) goes on from an earlier list that is its beginning:
-  with the same objects, or with exactly equal values.
+- Work on the items of a list (`ReadCache.fold`) continues from an earlier list that is its
+  beginning: with the same objects, or with exactly equal values.
 
 Beginnings are compared in full, and only whole items are shared, so a reading never depends on the
 values read before. Values and states are never changed once they are kept. 100 runs of 40 calls

@@ -85,7 +85,7 @@ def from_messages(value: Any, source: MessageSource, role: str = "user") -> list
 
 
 def text_message(value: Any, source: MessageSource, role: str) -> tuple[Message, ...]:
-    """A text as the one message of a role; none for a placeholder, or any other value."""
+    """A text as the only message of a role; none for a placeholder, or any other value."""
     if not isinstance(value, str) or not value or hidden(value):
         return ()
     return (Message(role, value, span_id=source.span_id, trace_id=source.trace_id),)
@@ -136,7 +136,7 @@ class MessageCollector:
         self.misfits = False
 
     def copy(self, source: MessageSource) -> MessageCollector:
-        """A copy that goes on with items of another source."""
+        """A copy that continues with items of another source."""
         duplicate = MessageCollector(source, self._role, is_recorded=self._is_recorded)
         duplicate._messages = self._messages.copy()
         duplicate._last = self._last.copy()

@@ -56,7 +56,7 @@ def first_attribute(trajectory: Trajectory, keys: Sequence[str]) -> str:
 
 
 def case_text(trajectory: Trajectory, keys: Sequence[str]) -> str:
-    r"""The text that a run shares with the runs of the same case, and only with those.
+    r"""The text of a run's case: exactly the runs of the same case have the same text.
 
     Args:
         trajectory: The run.

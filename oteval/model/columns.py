@@ -275,7 +275,7 @@ _ALL = (
     ),
 )
 COLUMNS: Mapping[str, RunColumn] = {column.name: column for column in _ALL}
-"""The columns by name, in the order in which they are listed."""
+"""The columns by name, in their order in lists."""
 FIELDS = tuple(column.name for column in _ALL if column.is_field)
 """The columns that a condition may name, besides ``attributes.KEY``."""
 GROUPS = tuple(column.name for column in _ALL if column.group)

@@ -244,7 +244,7 @@ class Vote:
         key: The name of the metric.
         example_id: The example.
         repetition: The number of the repetition, from 0.
-        shown: The ids of the runs, in the order in which the evaluator saw them.
+        shown: The ids of the runs, in the order that the evaluator saw.
         scores: The scores of the runs, in that order; empty unless `status` is ``ok``.
         status: ``ok`` or ``error``.
         comment: The reason for the answer.

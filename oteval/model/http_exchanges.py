@@ -27,7 +27,7 @@ _VERSION = 1
 
 
 class UnreadableExchange(InputError):
-    """The event of an exchange cannot be used for a replay; the message says why."""
+    """The event of an exchange cannot be used for a replay; the message has the reason."""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@
 - A **recorded model call** is a model's answer to one request; it has an exchange if the request
   itself was recorded, and otherwise only the messages that the trace contains.
 - A **recorded tool call** is one execution of a tool.
-- A **recording** has all of these for one session, in the order in which they began. Its
-  **fidelity** is ``wire`` if every model call has its exchange, and ``semconv`` if the requests
-  and responses are rebuilt from the messages in the spans.
+- A **recording** has all of these for one session, in the order of their start. Its **fidelity** is
+  ``wire`` if every model call has its exchange, and ``semconv`` if the requests and responses are
+  rebuilt from the messages in the spans.
 """
 
 from __future__ import annotations

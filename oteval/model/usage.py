@@ -235,7 +235,7 @@ def _attribute_meaning(key: str) -> _Count | None:
     return meaning._replace(is_beside=False, is_share=False)
 
 
-# Kinds of which nothing is added to a side.
+# Kinds that add nothing to a side.
 _SIDES_AND_TOTAL = frozenset({"input", "output", "total"})
 
 

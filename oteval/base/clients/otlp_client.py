@@ -32,7 +32,7 @@ _CONTENT_TYPES = {"protobuf": "application/x-protobuf", "json": "application/jso
 # A retry may succeed: the endpoint is busy or away, or its settings have to be corrected.
 _RETRYABLE = frozenset({401, 403, 404, 405, 407, 408, 425, 429, 500, 502, 503, 504})
 _FIRST_FAILURE, _INTERNAL_ERROR = 300, 500
-# Seconds for which an endpoint may ask to wait.
+# The longest wait that an endpoint may request, in seconds.
 MAX_RETRY_AFTER = 300.0
 # Bytes of a response that are read.
 _MAX_BODY = 4 << 20
@@ -164,7 +164,7 @@ class HttpClient:
         headers: Headers of every request.
         compress: Whether to compress bodies with gzip.
         timeout: Seconds that a request with its whole response may take.
-        max_retry_after: Seconds for which the endpoint may ask to wait.
+        max_retry_after: The longest wait that the endpoint may request, in seconds.
     """
 
     def __init__(

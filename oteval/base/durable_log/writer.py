@@ -64,7 +64,7 @@ class _OpenSegment:
 
     @classmethod
     def of(cls, number: int, fd: int, path: Path) -> _OpenSegment:
-        """Describe an open file, all of which is durable."""
+        """Describe an open file that is durable as a whole."""
         status = os.fstat(fd)
         identity = (status.st_dev, status.st_ino)
         return cls(number, fd, status.st_size, status.st_size, identity, str(path))

@@ -47,7 +47,7 @@ SAFE_HEADERS = names_in("""
     operation-location request-id retry-after retry-after-ms server user-agent vary x-request-id
     x-should-retry
 """)
-"""The headers that a recording keeps, besides those about rate limits."""
+"""The headers that a recording keeps, besides the headers about rate limits."""
 
 _LIMIT_HEADER = re.compile(r"(?:x|anthropic)-ratelimit-[a-z-]+")
 _CAMEL = re.compile(r"([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])")

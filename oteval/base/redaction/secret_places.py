@@ -2,7 +2,7 @@
 
 Most texts have no name of a secret. In other texts, only the stretches around the names are
 searched for the forms, one after another. The values of Secrets in manifests (``kind: Secret`` with
-``data``) are secret whatever their names are, and so are the parts of private keys.
+``data``) and the parts of private keys are secret, whatever their names are.
 """
 
 from __future__ import annotations

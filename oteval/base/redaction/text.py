@@ -1,8 +1,8 @@
 r"""Redact matches of patterns in text, including escaped text.
 
-An attribute often contains JSON, in which ``a@b`` may be written ``a\u0040b``, and tool arguments
-are JSON inside JSON. Patterns are therefore applied to the text as it is, and to the text after
-each level of unescaping. A match in unescaped text is replaced at its place in the original.
+An attribute often contains JSON, which may write ``a@b`` as ``a\u0040b``, and tool arguments are
+JSON inside JSON. Patterns are therefore applied to the text as it is, and to the text after each
+level of unescaping. A match in unescaped text is replaced at its place in the original.
 """
 
 from __future__ import annotations

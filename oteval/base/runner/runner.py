@@ -108,7 +108,7 @@ class Runner(Generic[Key, Value]):
         self._start_workers()
 
     def completed(self, *, max_pending: int | None = None) -> Iterator[Outcome[Key, Value]]:
-        """Yield the outcomes that are available, in the order in which jobs ended.
+        """Yield the available outcomes; the job that ended first comes first.
 
         Args:
             max_pending: Wait for outcomes until no more than this many jobs are pending. The

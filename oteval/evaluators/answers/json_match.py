@@ -169,7 +169,7 @@ class JsonMatch:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """Whether fields match: a score from 0 to 1, or None where a judge failed."""
+    """Whether fields match: a score from 0 to 1, or None if a judge failed."""
 
     score: float | bool | None
     comment: str | None = None

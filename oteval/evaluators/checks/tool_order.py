@@ -1,4 +1,4 @@
-"""A check of the order in which tools are called.
+"""A check of the order of tool calls.
 
 A rule is a sentence about two tools:
 
@@ -191,7 +191,7 @@ _BREAKS: dict[str, Callable[[OrderRule, Sequence[Call]], str | None]] = {
 
 @with_options_of(ToolOrder)
 def create_tool_order_evaluator(**options: Any) -> ToolOrder:
-    """Create an evaluator of the order in which tools are called.
+    """Create an evaluator of the order of tool calls.
 
     Args:
         **options: The options of `ToolOrder`.

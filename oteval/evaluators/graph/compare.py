@@ -100,7 +100,7 @@ _PAIRS: dict[Mode, Callable[[Sequence[str], Sequence[str]], Pairs]] = {
 def _reason(
     mode: Mode, lefts: Sequence[str] | None, rights: Sequence[str] | None, pairs: Pairs
 ) -> str | None:
-    """Why one turn differs, or None where it does not; a side without the turn is None."""
+    """Why one turn differs, or None if it does not; a side without the turn is None."""
     if mode == "strict":
         return _first_place(lefts, rights)
     lefts, rights = lefts or [], rights or []

@@ -1,9 +1,9 @@
 """Graph trajectories from LangGraph's checkpoints.
 
 LangGraph keeps the state of a **thread** after each step as a **snapshot**; a thread's history is
-its snapshots, newest first. A turn ends where a snapshot has nothing left to run, or where a task
-was interrupted. Snapshots of subgraphs have a separate namespace; their nodes are named
-``node:inner`` after the node they ran in. The result equals that of agentevals 0.0.9.
+its snapshots, newest first. A turn ends if a snapshot has nothing left to run, or if a task was
+interrupted. Snapshots of subgraphs have a separate namespace; their nodes are named ``node:inner``
+after the node they ran in. The result equals that of agentevals 0.0.9.
 
 Snapshots are recognised by their attributes. langgraph is not imported. langchain-core is imported
 only if a snapshot contains one of its messages, so it is loaded already.
@@ -182,7 +182,7 @@ def _check_graph(graph: Any, method: str) -> None:
 
 
 def _history(graph: Any, config: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield a thread's snapshots newest first, those of subgraphs before those of their parents."""
+    """Yield a thread's snapshots newest first, snapshots of subgraphs before their parents'."""
     for snapshot in graph.get_state_history(config):
         for inner in _subgraphs(snapshot):
             yield from _history(graph, inner)

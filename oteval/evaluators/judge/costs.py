@@ -1,4 +1,4 @@
-"""The cost of language model calls: estimates of tokens, and a budget that holds.
+"""The cost of language model calls: estimates of tokens, and a budget for the costs.
 
 A budget must know the cost of a request before sending it, and some servers never report token
 counts. `TokenEstimator` fills both gaps, and errs towards more tokens.
@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass
 class CostBudget:
-    """A limit on costs that holds for concurrent requests. All methods are thread-safe.
+    """A limit on costs that also covers concurrent requests. All methods are thread-safe.
 
     Each request reserves its estimated cost before it is sent. The real cost replaces the
     reservation when the reply arrives, so that only errors of the estimates can exceed the limit.
@@ -139,7 +139,7 @@ class TokenEstimator:
     def learn(self, request: CompletionRequest, completion: ModelReply) -> tuple[int, int]:
         """Learn from a reply, and return its input and output tokens.
 
-        The server's counts are used where it reports them, and estimates otherwise.
+        The server's counts are used if it reports them, and estimates otherwise.
         """
         input_tokens, output_tokens = completion.input_tokens, completion.output_tokens
         estimate = _prompt_tokens(request)

@@ -59,7 +59,7 @@ class ModelOptions(TypedDict, total=False):
         prices: For each model ``{"input": ..., "output": ...}``, in US dollars per million tokens.
         harden: Whether to show variables as data between delimiters (True).
         instruction_variables: Variables that are instructions, in addition to ``rubric``.
-            ``few_shot_examples`` stands for the examples.
+            ``few_shot_examples`` means the examples.
         data_variables: Variables that are data, even if they are instructions by default, such as
             ``rubric``.
     """

@@ -198,7 +198,7 @@ class OutputModeMemory:
             self._outages[endpoint, mode] = self._outages.get((endpoint, mode), 0) + 1
 
     def should_skip(self, endpoint: tuple[str, str], mode: OutputMode) -> bool:
-        """Whether the next question skips a mode in which the server keeps failing."""
+        """Whether the next question skips a mode because the server keeps failing in it."""
         with self._lock:
             count = self._outages.get((endpoint, mode), 0)
             if count < _MAX_OUTAGES or (count - _MAX_OUTAGES) % _RETRY_EVERY == _RETRY_EVERY - 1:

@@ -116,7 +116,7 @@ class LlmJudge(Evaluator):
         system: A system message to put first.
         variables: More variables of the prompt, such as ``rubric``.
         instruction_variables: Variables that are instructions, in addition to ``rubric``; all
-            others are data. ``few_shot_examples`` stands for `few_shot`.
+            others are data. ``few_shot_examples`` means `few_shot`.
         few_shot: Examples with ``inputs``, ``outputs``, ``reasoning`` and ``score``.
         continuous: Whether the score is a number from 0 to 1.
         choices: The numbers that the score must be one of.

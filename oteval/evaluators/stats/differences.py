@@ -8,7 +8,8 @@ bound of N. Gaffke, "Three test statistics for a nonparametric one-sided hypothe
 nonnegative variable", Mathematical Methods of Statistics 14 (2005), rediscovered by E.
 Learned-Miller and P. Thomas, "A new confidence interval for the mean of a bounded random variable"
 (2019). No distribution is known whose mean it covers less often than it claims. It needs no spread,
-no symmetry and no draws. For passes and fails, the p-value equals that of the exact McNemar test.
+no symmetry and no draws. For passes and fails, the p-value equals the p-value of the exact McNemar
+test.
 
 Each side of the interval has two bounds, and the wider one counts:
 
@@ -78,7 +79,7 @@ def difference_p_value(
 ) -> float | None:
     """The two-sided p-value that the mean of paired differences has a value.
 
-    It is at most alpha exactly where the interval of confidence 1 - alpha excludes that value.
+    It is at most alpha exactly if the interval of confidence 1 - alpha excludes that value.
 
     Args:
         differences: One per example.

@@ -3,7 +3,7 @@
 The bootstrap and the t interval rely on the spread of the observed values. For few or nearly equal
 values, that spread misleads: ten scores of 1 would have the interval [1, 1]. In these cases the
 bounds of the values decide: a mean of values in 0 to 1 varies no more than a share of passes.
-Without bounds the interval is unknown, and None says that more examples are needed.
+Without bounds the interval is unknown, and None means that more examples are needed.
 
 `python -m benchmarks --only coverage` measures the coverage of the intervals.
 """

@@ -126,7 +126,7 @@ def sign_test(positive: int, negative: int) -> float:
 
 def _log_tail(total: int, upto: int) -> float:
     """The logarithm of P(X <= upto) for X binomial (total, 1/2), upto below half."""
-    # From the largest term down: each is the one before it times k / (total - k + 1).
+    # From the largest term down: each is the term before it times k / (total - k + 1).
     log_first = (
         math.lgamma(total + 1)
         - math.lgamma(upto + 1)

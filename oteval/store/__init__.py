@@ -18,17 +18,16 @@ A `Store` opens a database; each of its attributes is an object with the queries
   monitors, and ``notifications``, which `outbox` delivers from.
 - `audit`: ``audit_log``. `deletion` deletes from most tables.
 
-Rows are only appended, except by `deletion`: the newest row counts, and the views named
-``current_...`` show it.
+Rows are only appended, except that `deletion` deletes them. The newest row counts, and the views
+named ``current_...`` show it.
 
 **Transactions** hold writes that belong together: new revisions with the old ones that they
 supersede; rows from the spool with the position after them; archived files with the deletion of
 their rows; an experiment's runs with their feedback. `query` shows how a Python call becomes SQL.
 
-**Who may open it.** One process at a time, which may share its connection: `Store.sibling` is for
+**Who may open it.** One process at a time. It may share its connection: `Store.sibling` is for
 another thread, `Store.serve` for other processes. `Store(path)` in another process then uses the
-serving one, with the same methods. `ShardedStore` reads
-several databases as one.
+serving process, with the same methods. `ShardedStore` reads several databases as one.
 
 **Schema.** The statements are in ``migrations/NNNN_name.sql``. Opening a database applies the
 missing ones.

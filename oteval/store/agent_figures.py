@@ -110,7 +110,7 @@ class AgentVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class AgentRuns:
-    """The runs of an agent, or of a service for runs without one.
+    """The runs of an agent, or of a service whose runs have no agent.
 
     Attributes:
         agent: The agent, or "".
@@ -147,7 +147,8 @@ class AgentFigures:
         """When the first and the last run began (ns since the epoch), or None.
 
         Args:
-            now_ns: The last run that began before this time, if there is one; None for the last.
+            now_ns: The last run must begin by this time, unless all runs begin later. None for any
+                time.
         """
         bounds = first_row(
             self._connection,

@@ -21,7 +21,7 @@ _POOL = pa.system_memory_pool()
 def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     """Return rows of values as an Arrow table.
 
-    Lone surrogates, which UTF-8 cannot hold, are replaced in text.
+    Lone surrogates, which UTF-8 cannot encode, are replaced in text.
 
     Args:
         rows: The rows, each with a value for every column.

@@ -32,9 +32,9 @@ def json_objects(
     """Some attributes of each span as the text of a JSON object, as `dumps` writes it.
 
     Args:
-        texts: The bytes that the attributes' texts lie in.
+        texts: The bytes that contain the attributes' texts.
         attributes: The attributes of all spans.
-        chosen: The indexes of those to write; ascending.
+        chosen: The indexes of the attributes to write; ascending.
         count: The number of spans.
 
     Raises:

@@ -1,8 +1,8 @@
 """Backups and compaction: both copy the whole database, without the space of deleted rows.
 
-``COPY FROM DATABASE`` copies it to the only file beside the database that its connection may open.
-The copy is checked table by table. It then becomes the backup, or replaces the database, or is read
-beside other databases.
+``COPY FROM DATABASE`` writes the copy to a file beside the database, the only other file that the
+connection may open. The copy is checked table by table. It then becomes the backup, or replaces the
+database, or is read beside other databases.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> Cop
 def copied(
     connection: duckdb.DuckDBPyConnection, database: str
 ) -> Iterator[tuple[Path, dict[str, int]]]:
-    """Copy the database to the file beside it, which is removed at the end if it was not moved.
+    """Copy the database to the file beside it, and remove the copy at the end if it was not moved.
 
-    Others that copy it are waited for.
+    If another process copies the database, this waits for it.
 
     Args:
         connection: A connection to the database.

@@ -31,7 +31,7 @@ _Integers = npt.NDArray[np.int64]
 
 
 class ByteTexts:
-    """Bytes that texts lie in, followed by `PADDING`."""
+    """Bytes that contain texts, followed by `PADDING`."""
 
     def __init__(self, data: bytes) -> None:
         self._buffer = pa.py_buffer(data)

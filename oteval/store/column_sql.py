@@ -67,8 +67,8 @@ ASKED = f"""
     ) END
 """
 """The text of a run's question in SQL: "" without a question, NULL if the run must be read."""
-# For few rows: planning `ASKED` takes 5 ms. These are printable characters that are not spaces;
-# a question of others is read.
+# For few rows, because planning `ASKED` takes 5 ms. The characters of the pattern are printable,
+# and not spaces. If a question has no such character, the run is read.
 _FIRST_CONTENT = (
     "TRY(json_extract_string(messages, '$[#-' || (len(roles) - list_position(roles, 'user') + 1) "
     "|| '].content'))"
@@ -93,12 +93,13 @@ class ColumnSql:
 
     Attributes:
         sql: The value, NULL or "" where the run lacks it.
-        known: The condition that the row has the value; otherwise the run must be read. "" for all.
+        known: The condition that the row has the value; otherwise the run must be read. "" if every
+            row has it.
         is_escaped: Whether lone surrogates in its texts are escaped. The run must be read for a
             text with an escape, but other texts are found without.
         is_optional: Whether a run with the text "" lacks the column.
-        is_wide: Whether it needs the messages, which other filters should have narrowed down. It is
-            NULL if the run must be read.
+        is_wide: Whether it needs the messages, so other filters should narrow the rows down first.
+            It is NULL if the run must be read.
         listed: Another form of it for few rows.
     """
 
@@ -199,7 +200,7 @@ def listed_sql(name: str) -> str:
 
 
 def listed_value(name: str, value: Any) -> Any:
-    """A column's value, as its run has it, for the value of `listed_sql`.
+    """The column's value in the run, from the value of `listed_sql`.
 
     Raises:
         LookupError: The row does not have it: the run must be read.
@@ -235,7 +236,7 @@ def transport_of(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def decoder_of(name: str) -> Callable[[str], Any]:
-    """The function that gives a column's value for its scalar of `transport_of`."""
+    """The function that turns a scalar of `transport_of` into the column's value."""
     kind = COLUMNS[name].kind if name in COLUMNS else "attribute"
     if kind == "text":
         return (lambda text: text or None) if COLUMN_SQL[name].is_optional else str

@@ -1,10 +1,10 @@
 """Compression of long texts.
 
-Each model call repeats the messages, system instructions and tool definitions of those before it.
-zstd sees that in the values of a column, which DuckDB compresses together; the compression that
-DuckDB would choose sees only prefixes and short words, and makes a database three times as large.
-Columns that are mostly empty, or hold few different texts, are left to DuckDB: zstd stores the
-length of every value, even of those that are NULL.
+Each model call repeats the messages, system instructions and tool definitions of earlier calls.
+DuckDB compresses the values of a column together, so zstd finds these repetitions. The compression
+that DuckDB would choose finds only prefixes and short words, and makes a database three times as
+large. Columns that are mostly empty, or contain few different texts, are left to DuckDB: zstd
+stores the length of every value, even of NULL.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def declare_compression(connection: duckdb.DuckDBPyConnection, database: str) ->
         database: The database's name in queries.
     """
     for table, compressed in _COLUMNS.items():
-        # Asking `duckdb_columns()` would bind all views, for ten times as long.
+        # A query of `duckdb_columns()` would bind all views, which takes ten times as long.
         columns = connection.execute(f"DESCRIBE {database}.main.{table}").fetchall()
         definitions = [
             f'"{name}" {kind}'

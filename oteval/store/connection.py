@@ -1,4 +1,4 @@
-"""Opening the database: its settings, its migrations, and an error for each way in which it fails.
+"""Opening the database: its settings, its migrations, and an error for each kind of failure.
 
 One process at a time opens the database's file; DuckDB locks it. Other processes on the machine use
 it through the server that has it open; see `remote_client`.
@@ -43,20 +43,20 @@ LOADING_MEMORY_LIMIT = "100MB"
 
 # A checkpoint rewrites the last row group of each table, and trajectories are wide: at 3,000
 # spans/s a commit took up to 0.95 s with 16,384 rows, 0.52 s with 4,096 and 0.25 s with 2,048, and
-# inserts were as fast. The size is given at every opening because the file does not store it: the
-# next checkpoint would rewrite all rows in DuckDB's default size (122,880).
+# inserts were as fast. The file does not store the size, so it is set at every opening. Otherwise
+# the next checkpoint would rewrite all rows in DuckDB's default size (122,880).
 ROW_GROUP_ROWS = 2048
 _ROW_GROUPS = f"ROW_GROUP_SIZE {ROW_GROUP_ROWS}"
 # DuckDB 1.5 and DuckDB 2 both read this format. A long column of a row group begins a new block, so
 # small blocks leave less space empty than DuckDB's default (262,144). Blocks of 16,384 bytes save
 # nothing more.
 _NEW_FILE = "STORAGE_VERSION 'v1.5.0', BLOCK_SIZE 32768"
-# The size (bytes) of the write-ahead log from which on a checkpoint is made.
+# A checkpoint is made once the write-ahead log has this size (bytes).
 CHECKPOINT_SIZE = 16 << 20
 _EACH_COMMIT: _Settings = {"checkpoint_threshold": f"{CHECKPOINT_SIZE}B"}
-# `Store.checkpoint` makes the checkpoints while others write, and a commit only makes one if those
-# keep failing. Small row groups stay as they are: merging them takes ten times as long as the rest
-# of a checkpoint, and inserts wait for it.
+# `Store.checkpoint` makes the checkpoints while others write. Only if these keep failing does a
+# commit make a checkpoint. Small row groups stay as they are: merging them takes ten times as long
+# as the rest of a checkpoint, and inserts wait for it.
 _SEPARATE: _Settings = {"checkpoint_threshold": f"{16 * CHECKPOINT_SIZE}B", "max_vacuum_tasks": 0}
 _CONFIG: _Settings = {
     "preserve_insertion_order": False,
@@ -70,17 +70,17 @@ def connect(
 ) -> duckdb.DuckDBPyConnection:
     """Open a database and migrate it to the newest schema.
 
-    The connection can open no other file, except the one beside the database that it may be copied
-    to: external access is off, and the configuration is locked but for the limits of memory and
+    External access is off: besides the database, the connection can open only the file beside it to
+    which the database may be copied. The configuration is locked, except the limits of memory and
     threads.
 
     Args:
         path: The database's file, or ":memory:".
         create: Create the file if it is missing.
-        checkpoints: Make a checkpoint in the commit after which the log is large.
+        checkpoints: Make a checkpoint in a commit that makes the log large.
 
     Raises:
-        NotAStore: The file is not a DuckDB database, or not one of oteval's.
+        NotAStore: The file is not a DuckDB database, or oteval did not create it.
         StoreLocked: Another process has it open.
         StoreTooNew: A newer oteval or DuckDB wrote it.
         StoreError: It cannot be opened for another reason.
@@ -108,7 +108,7 @@ def connect(
 
 def connect_in_memory(config: _Settings) -> duckdb.DuckDBPyConnection:
     """A connection to a new database in memory, with the newest schema."""
-    # It needs memory for all of its rows, a file only for buffers.
+    # It needs memory for all of its rows; a database in a file only needs memory for buffers.
     connection = duckdb.connect(MEMORY, config={**config, "memory_limit": "4GB"})
     connection.execute("ATTACH ':memory:' AS store (TYPE duckdb)")
     connection.execute("USE store")
@@ -155,7 +155,7 @@ def _opened(
 
 
 def _refuse_older(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Refuse a database that would have to be migrated, although it cannot be written."""
+    """Refuse a database with an older schema, because a read-only one cannot be migrated."""
     if applied(connection) < newest():
         raise StoreError(
             f"{name}: it has the schema of an older oteval, and its file or its folder cannot be "
@@ -172,7 +172,7 @@ def is_writable(path: Path) -> bool:
 def _lock(connection: duckdb.DuckDBPyConnection) -> None:
     """Let a connection open no other file, and lock its configuration."""
     connection.execute("SET enable_external_access = false")
-    # COPY FROM DATABASE itself sets the last one, which DuckDB 1.5 counts as a change.
+    # COPY FROM DATABASE itself sets the last setting, which DuckDB 1.5 counts as a change.
     allowed = "'memory_limit', 'threads', 'current_transaction_invalidation_policy'"
     connection.execute(f"SET allowed_configs = [{allowed}]")
     connection.execute("SET lock_configuration = true")

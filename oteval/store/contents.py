@@ -47,7 +47,7 @@ class StoreContents:
         agents: The different names of agents.
         services: The different names of services.
         first_ns: The start of the first run with a time (ns), or None.
-        last_ns: The end of the last one (ns), or None.
+        last_ns: The end of the last run with a time (ns), or None.
         scores: The current scores.
         bytes: The size of the file and of its write-ahead log (bytes).
     """

@@ -1,9 +1,9 @@
-"""The copy beside a database: its files, the lock of whoever makes it, and leftovers.
+"""The copy beside a database: its files, the lock of the process that makes it, and leftovers.
 
-A connection may open no other file than these. Backups, compactions and readers of several
-databases make such a copy, one after the other, and move or remove it before they release the lock.
-The operating system releases the lock of a process that was killed. Whoever makes the next copy, or
-opens the database next, removes the files that it left.
+Besides the database, a connection may open only these files. Backups, compactions and readers of
+several databases make such a copy, one after the other, and move or remove it before they release
+the lock. If a process is killed, the operating system releases its lock. The next process that
+makes a copy or opens the database removes the leftover files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def copy_path(name: str) -> Path:
 
 
 def copy_files(name: str) -> list[Path]:
-    """The file of `copy_path` and those that DuckDB creates beside it while it writes."""
+    """The file of `copy_path`, and the files that DuckDB creates beside it while it writes."""
     copy = copy_path(name)
     return [copy, *(Path(f"{copy}{end}") for end in (".wal", ".wal.checkpoint", ".wal.recovery"))]
 
@@ -44,7 +44,7 @@ def locked_copy(name: str) -> Iterator[Path]:
         name: The path of the database.
 
     Yields:
-        The path of the copy, which is missing. A file that is there at the end is removed.
+        The path of the copy, which is missing. If the file exists at the end, it is removed.
 
     Raises:
         StoreError: Another process copies the database for minutes, or the folder cannot be
@@ -74,7 +74,7 @@ def remove_leftover_copy(name: str) -> None:
     if not copy_path(name).exists():
         return
     lock = _lock_path(name)
-    with suppress(OSError), exclusive_lock(lock):  # else somebody is making it
+    with suppress(OSError), exclusive_lock(lock):  # else another process is making it
         _remove(name)
         lock.unlink(missing_ok=True)
 

@@ -5,10 +5,10 @@ the last stored score of the run's current revision. Consequences:
 
 - a score of a superseded revision does not count, whenever it was stored: late spans may
   change the verdict. The run has no score until it is scored again;
-- the **version in force** on a run is that of its current score. A new version replaces the scores
-  of the runs that it has scored; the others keep theirs;
-- an error or a ``not_evaluated``, also one that live scoring postponed, replaces a pass: the last
-  attempt counts;
+- the **version in force** on a run is the version of its current score. A new version replaces the
+  scores of the runs that it has scored; other runs keep their scores;
+- the last attempt counts: an error or a ``not_evaluated`` replaces a pass. That is so even if live
+  scoring only postponed the evaluation;
 - after a deletion, the score before the deleted one counts again.
 
 Every query of verdicts reads from `current_scores`, or from the view of this name, meant for
@@ -30,8 +30,8 @@ def replaced_scores(rows: str = "scores") -> str:
         rows: See `current_scores`.
 
     Returns:
-        The query, in parentheses, with the columns ``seq`` and ``is_outdated``: the score is
-        not even the current one of its version of the evaluator.
+        The query, in parentheses, with the columns ``seq`` and ``is_outdated``. An outdated score
+        is not even current among the scores of its version of the evaluator.
     """
     key = "trajectory_id, evaluator"
     return f"""(
@@ -85,9 +85,9 @@ def current_numbers(chosen: str) -> str:
 
 
 def withdrawn_numbers(chosen: str) -> str:
-    """A query of the verdicts among few rows that no longer count, and no verdict replaced.
+    """A query of verdicts, among few rows, that no longer count and that no verdict has replaced.
 
-    The run has changed since, or the last attempt gave no verdict.
+    The run has changed since, or the last attempt returned no verdict.
 
     Args:
         chosen: As for `current_numbers`.
@@ -109,5 +109,5 @@ def withdrawn_numbers(chosen: str) -> str:
 
 
 def latest(value: str) -> str:
-    """The aggregate of a value of the score that was stored last, NULL where it is NULL."""
+    """The aggregate that takes a value from the score that was stored last, even if it is NULL."""
     return f"arg_max_null({value}, seq)"

@@ -222,7 +222,7 @@ class Store:
     def is_filled(self) -> bool:
         """Whether another process receives the traces, stores them and reconstructs trajectories.
 
-        This process must not do so then.
+        If so, this process must not.
         """
         return self.server is not None and self.server.takes_traces
 

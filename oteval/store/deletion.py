@@ -22,7 +22,7 @@ from .query import number, repeated, transaction, wanted
 __all__ = ["AuditEntry", "AuditLog", "DeletedRows", "Deletion"]
 
 _CHUNK = 1000
-# Attempts at a part of which another process archives rows meanwhile.
+# Attempts to delete a part while another process archives some of its rows.
 _ATTEMPTS = 5
 _OF_TRACES = "trace_id IN (SELECT trace_id FROM wanted)"
 _OF_RUNS = "trajectory_id IN (SELECT trajectory_id FROM temp.doomed)"
@@ -152,7 +152,8 @@ class Deletion:
     def delete_runs_before(self, before_ns: int) -> DeletedRows:
         """Delete the trajectories that ended before a time, with their scores and judge calls.
 
-        A trajectory that a later one continues stays, because it is part of that. Spans stay.
+        A trajectory that a later one continues stays, because it is part of the later one. Spans
+        stay.
 
         Args:
             before_ns: The time (ns).

@@ -1,6 +1,6 @@
 """Figures of evaluators: their verdicts on the runs of a stretch of time, counted in SQL.
 
-In the figures of a version, its own current score on a run counts, whichever is in force.
+In the figures of a version, its own current score on a run counts, whichever version is in force.
 
 Tables: ``scores``, ``trajectories`` and ``superseded`` are read.
 """
@@ -174,8 +174,8 @@ class EvaluatorVerdicts:
         counts: All of them.
         places: The verdicts of each stretch of time, by when the runs began.
         versions: The verdicts of each version, the version with the newest score first.
-        agents: The verdicts of each agent, or of a service for runs without one (agent, service,
-            counts), the most runs first; only for a single evaluator.
+        agents: The verdicts of each agent, or of a service for runs without an agent (agent,
+            service, counts), the most runs first; only for a single evaluator.
         bins: Its scores by range; only for a single evaluator.
     """
 
@@ -194,7 +194,7 @@ class EvaluatorFigures:
         self._connection = connection
 
     def has_scores(self, evaluator: str) -> bool:
-        """Whether an evaluator has given any score."""
+        """Whether an evaluator has returned any score."""
         query = "SELECT 1 FROM scores WHERE evaluator = ? LIMIT 1"
         return first_row(self._connection, query, [evaluator]) is not None
 
@@ -274,7 +274,7 @@ class EvaluatorFigures:
         return list(dict.fromkeys(row["trajectory_id"] for row in rows))
 
     def _range(self, evaluator: str, bins: int) -> tuple[float, float]:
-        """The lower end and the width of the first range: 0 to 1 if all scores are there."""
+        """The lower end and the width of the first range: 0 to 1 if it contains all scores."""
         score_range = first_row(
             self._connection,
             "SELECT min(score), max(score) FROM scores "

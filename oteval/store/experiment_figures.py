@@ -52,7 +52,7 @@ _VOTES = """
         ) = 1
     ) GROUP BY experiment_id
 """
-# A call may give several keys, all with the cost of the call.
+# A call may return several keys, all with the cost of the call.
 _KEYS = f"""
     WITH {_NEWEST_RUNS},
     newest AS (
@@ -230,8 +230,8 @@ class ExperimentFigures:
 def _with_errors(all_counts: Sequence[KeyCounts]) -> tuple[KeyCounts, ...]:
     """Return keys with the errors of their evaluator.
 
-    A failed evaluator has only its name as key; its failure counts for the keys that it gave to
-    other runs.
+    A failed evaluator has only its name as key. Its failure counts for the keys that it returned
+    for other runs.
     """
     with_verdicts: dict[str, list[KeyCounts]] = {}
     only_errors: dict[str, list[KeyCounts]] = {}

@@ -1,6 +1,6 @@
-"""Spans and log records from Parquet files that `Spans.export` and `Spans.export_logs` gave.
+"""Spans and log records from Parquet files that `Spans.export` and `Spans.export_logs` wrote.
 
-Unlike the store's own tables, a file may hold anything, so every row is checked.
+Unlike the store's own tables, a file may contain anything, so every row is checked.
 """
 
 from __future__ import annotations

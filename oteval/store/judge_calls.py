@@ -38,10 +38,10 @@ _SCHEMA = pa.schema(
     ]
 )
 _FIELDS = [name for name in _SCHEMA.names if name != "evaluator"]
-# Calls are written when there are so many, or when the last write is longer ago (s).
+# Calls are written when this many wait, or when the last write is longer ago than this (s).
 _GROUP = 64
 _MAX_DELAY = 1.0
-# Key prefixes of new calls that are held in a set before they are sorted into the array.
+# The most key prefixes of new calls in a set, before they are sorted into the array.
 _MAX_NEW_KEYS = 20_000
 
 
@@ -122,7 +122,7 @@ class JudgeCalls:
                 self.flush()
 
     def link(self, key: str, trajectory_id: str) -> None:
-        """Link a question to the trajectory it is about, with which it is deleted."""
+        """Link a question to the trajectory it is about; deleting the trajectory deletes it too."""
         with self._lock:
             if not self._closed:
                 self._links.add((key, trajectory_id))

@@ -137,7 +137,7 @@ class LabelQueue:
         self._connection = connection
 
     def evaluators(self) -> list[LabelledEvaluator]:
-        """The evaluators that gave verdicts, by name."""
+        """The evaluators that returned verdicts, by name."""
         rows = self._connection.execute(
             f"SELECT evaluator, count(passed), {latest('version')} FROM scores "  # noqa: S608
             "GROUP BY evaluator HAVING count(passed) > 0 ORDER BY evaluator"

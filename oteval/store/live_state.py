@@ -144,7 +144,7 @@ class EvaluatorProgress(NamedTuple):
 
 
 class EvaluationState(NamedTuple):
-    """A trajectory of a complete trace, and the scores that one evaluator's version gave it.
+    """A trajectory of a complete trace, and its scores by one version of an evaluator.
 
     Attributes:
         trajectory_id: The trajectory.
@@ -184,7 +184,7 @@ class LiveState:
         return done_by_stage(self._connection, "live")
 
     def arrivals(self, after: int) -> list[TraceArrival]:
-        """The rows with numbers above `after`, by trace; "" for log records without one."""
+        """The rows with numbers above `after`, by trace; "" for log records without a trace."""
         rows = self._connection.execute(
             f"""
             SELECT trace_id, bool_or(is_root), min(seq), max(seq), coalesce(
@@ -270,7 +270,7 @@ class LiveState:
         return table["key"].combine_chunks()
 
     def row_ranges(self, traces: Sequence[str]) -> list[Range] | None:
-        """The ranges of `seq` that hold the rows of some traces up to their last completion.
+        """The ranges of `seq` with the rows of some traces up to their last completion.
 
         The ranges leave out rows that arrived later, and archived rows.
 
@@ -447,8 +447,8 @@ class LiveState:
     def forget(self, progress: int, before_ns: int, day: str) -> int:
         """Delete rows that are not needed any more.
 
-        These are completions and conversations of archived traces, since the archive's tables list
-        the traces; and separate costs of past days, which are summed up.
+        The archive's tables list the archived traces, so their completions and conversations are
+        not needed. The separate costs of past days are replaced by their sum.
 
         Args:
             progress: All evaluators in force are done with the completions up to this number.

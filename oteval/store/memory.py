@@ -1,8 +1,8 @@
 """Memory: how much DuckDB may take, and how much one reading may return.
 
 DuckDB compresses 2,048 values of a column together and unpacks all of them to read one. A query on
-wide rows therefore needs memory for the rows beside those it returns as well. It is retried with
-more memory, up to a share of the machine's.
+wide rows therefore also needs memory for the neighbours of the rows that it returns. If it has too
+little, it is retried with more memory, up to a share of the machine's memory.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ MAX_READ_BYTES = _MACHINE // 16
 _SHORT = re.compile(r"Out of Memory|failed to (?:pin|allocate)|could not (?:allocate|free up)")
 # Wide rows that are fetched at a time.
 _FEW_ROWS = 128
-# Bytes of a row from which on it counts as wide, and the factor by which such rows need more memory
-# than others.
+# Rows of at least this size (bytes) count as wide, and need more memory than other rows by this
+# factor.
 _WIDE_ROW, WIDE_MEMORY_FACTOR = 64 << 10, 4
-# Bytes of a row from which on one thread reads and writes them: each thread unpacks 2,048 rows, and
-# loading 261 MB of long histories peaks at 379 MB instead of 508.
+# Rows of at least this size (bytes) are read and written by one thread: each thread unpacks 2,048
+# rows. Loading 261 MB of long histories peaks at 379 MB instead of 508.
 ONE_THREAD_ROW = 16 << 10
 _LIMIT = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB|TiB)")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

@@ -1,7 +1,7 @@
 """The state of monitors: groups, baselines, episodes, marks, and notifications to send.
 
-All that a check changes is written in one transaction, so that a process that is killed loses and
-repeats nothing.
+A check writes all its changes in one transaction, so that a killed process loses and repeats
+nothing.
 
 Tables: ``monitors``, ``monitor_groups``, ``monitor_learning``, ``monitor_baselines``,
 ``monitor_episodes``, ``monitor_snoozes``, ``monitor_marks``, ``monitor_versions``,
@@ -39,7 +39,7 @@ from .query import insert, number, registered, repeated, transaction
 
 __all__ = ["Monitors"]
 
-# Versions of a service that were not seen for this time count as deployed again.
+# A version of a service that did not run for this time counts as deployed again when it returns.
 _DEPLOYED_AGAIN_NS = 3600 * 10**9
 # The tables with rows of one monitor, which are deleted when it starts over.
 _OF_MONITOR = (
@@ -262,9 +262,9 @@ class Monitors:
         )
 
     def snoozes(self, now_ns: int) -> dict[tuple[str, str | None], int]:
-        """Return until when monitors and groups are snoozed, of those that are.
+        """Return when the snooze of each snoozed monitor and group ends.
 
-        The newest snooze counts, so that one with a past end cancels those before.
+        The newest snooze counts, so that a snooze with a past end cancels earlier snoozes.
         """
         rows = self._connection.execute(
             # Not by time_ns: the clock may have stepped back between two of them.
@@ -290,7 +290,7 @@ class Monitors:
         return [StoredMark(*row) for row in rows]
 
     def note_versions(self, after: int, upto: int, now_ns: int) -> list[StoredMark]:
-        """Note the versions of services in runs, and mark those that are new or are back.
+        """Note the versions of services in runs, and mark versions that are new or are back.
 
         Args:
             after: The number of the last run that was looked at.
@@ -345,7 +345,7 @@ class Monitors:
         return marks
 
     def _put_versions(self, rows: Sequence[tuple[str, str, int, int]]) -> None:
-        """Write versions of services, of which there may be thousands in a first check."""
+        """Write versions of services; a first check may have thousands."""
         if not rows:
             return
         table = table_of(rows, VERSIONS)

@@ -2,8 +2,8 @@
 
 A monitor reads the rows of a range of `seq`, joined with their runs; `oteval.monitor.conversations`
 turns them into observations, one for each conversation. This module stores the observed
-conversations, so that later runs, scores and revisions of them are ignored, and the runs of
-conversations that are still open. Use it in a transaction, which also stores the new position.
+conversations, so that later runs, scores and revisions of them are ignored. It also stores the runs
+of conversations that are still open. Use it in a transaction, which also stores the new position.
 
 Tables: ``monitor_open_runs``, ``monitor_conversations``; ``scores`` and ``trajectories`` are read.
 """
@@ -55,7 +55,7 @@ SCORE_VALUES: Mapping[str, tuple[str, str]] = {
     "error_rate": ("(status = 'error')::DOUBLE", f"NOT {_DEFERRED}"),
     "not_evaluated_rate": ("(status = 'not_evaluated')::DOUBLE", f"NOT {_DEFERRED}"),
 }
-# The cost at the prices of the dearest of a run's models, which must all have one.
+# The cost at the prices of the dearest of a run's models. Each of its models must have a price.
 _RATED = {
     **{name: f"coalesce(t.{name}, 0)" for name in TOKEN_COLUMNS},
     "input_tokens": f"{all_input('t.')}::DOUBLE",
@@ -270,7 +270,11 @@ class ObservationReader:
     def _joined(
         self, source: ObservationSource, scores: str, values: Sequence[Any], low: int, high: int
     ) -> pa.Table:
-        """Return scores with their runs in a range of numbers, NULL without; not all match."""
+        """Return scores with their runs in a range of numbers.
+
+        The columns of a run are NULL if it is outside of the range, or not stored. Not all of the
+        runs match the selection.
+        """
         group, group_values = group_of(source.group_by)
         clause, clause_values = condition_of(source.selection)
         return self._connection.sql(

@@ -1,8 +1,8 @@
 """The outbox of monitors' notifications, by rows of the table ``notifications``.
 
 `Monitors.queue` appends to it, in the transaction of a check; here, deliveries are noted. A
-notification that its destination refused is due at `NEVER_NS`. Who sends one claims it first, so
-that of two programs that deliver at once only one sends it.
+notification that its destination refused is due at `NEVER_NS`. A program claims a notification
+before it sends it, so that only one of two concurrent programs sends it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ __all__ = ["NEVER_NS", "NotificationOutbox"]
 NEVER_NS = 2**63 - 1
 _COLUMNS = ", ".join(f"n.{one.name}" for one in fields(Notification))
 _ROW = "notification_id = ? AND destination = ?"
-# DuckDB replaces a row in which a list is set. Only so is it a conflict if another transaction
-# replaces the row as well, as a deletion does; otherwise that one would undo the change.
+# An update that sets a list makes DuckDB replace the whole row. It then conflicts with another
+# transaction that replaces the row, such as a deletion. Otherwise the deletion would undo the
+# update.
 _UPDATE = "UPDATE notifications SET runs = runs"
 
 

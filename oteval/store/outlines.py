@@ -24,7 +24,7 @@ __all__ = ["Outlines"]
 _ALWAYS = (
     "roles, call_names, call_messages, gap_codes, history_id IS NULL AND new_from = 0 AS is_first"
 )
-# Whether the messages of the run are in its row, and not in the history's.
+# Whether the messages of the run are in its own row, and not in the row of its history.
 _OWN = (
     "CASE WHEN history_id IS NULL THEN TRUE WHEN json_valid(messages) "
     "THEN json_array_length(messages) >= len(roles) ELSE FALSE END"

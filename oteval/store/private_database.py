@@ -25,14 +25,14 @@ from ..base.files import has_private_umask, make_folder
 
 __all__ = ["create_database", "private_connection", "spill_folder"]
 
-# File systems without hard links say so in these ways.
+# Errors of file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 def create_database(connection: duckdb.DuckDBPyConnection, path: Path, options: str) -> bool:
     """Create an empty database that only its owner can read, unless the file exists.
 
-    The file appears whole.
+    Other processes only ever see the complete file.
 
     Args:
         connection: A connection that may open other files.
@@ -74,11 +74,11 @@ def _log_number(path: Path) -> int:
 
 
 def _put_aside_log(path: Path, number: int) -> None:
-    """Rename the log of an earlier database, which was moved away or deleted without it.
+    """Rename a log that an earlier database left when it was moved away or deleted.
 
     Args:
         path: The new database.
-        number: The inode of the log; another log is that of the new database.
+        number: The inode of the log; a log with another inode belongs to the new database.
     """
     if number and _log_number(path) == number:
         Path(f"{path}.wal").rename(f"{path}.wal.stray-{number}")
@@ -174,4 +174,4 @@ class _PrivateConnection:
                 flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
                 os.close(os.open(self._log, flags, 0o600))
         except OSError:
-            pass  # DuckDB's own error says more
+            pass  # DuckDB's own error explains more

@@ -1,7 +1,7 @@
-"""One line for each way in which a database fails: the cause, and the remedy.
+"""One line for each kind of failure of a database: the cause, and the remedy.
 
-DuckDB's errors are told apart by their text, because a remote connection has only that. The text
-may hold the path of the database, so that the patterns are whole phrases.
+DuckDB's errors are distinguished by their text, because a remote connection has only that. The text
+may contain the path of the database, so the patterns are whole phrases.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["opening_problem", "require_log", "store_problem"]
 
 _HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 _RESTORE = "restore a backup, or give another --db"
-# Where the second and the third header of a DuckDB file begin, and where each has the size of a
-# block: one of these powers of two.
+# The positions of the second and third header in a DuckDB file, and the position of the block size
+# in each header. The block size is one of these powers of two.
 _HEADERS, _BLOCK_SIZE = (4096, 8192), 8 + 4 * 8
 _BLOCK_SIZES = {1 << power for power in range(14, 19)}
 # The first bytes of a write-ahead log: field 100 is an entry of the kind "version".
@@ -56,7 +56,7 @@ def _problem(pattern: str, kind: type[StoreError], text: str) -> _Problem:
     return _Problem(re.compile(pattern), kind, text)
 
 
-# The first that fits counts. While a database is used, only these are known to be its fault.
+# The first match counts. While a database is used, only these failures are known to be its fault.
 _PROBLEMS = (
     _problem(
         r"No space left on device|Disk quota exceeded|File too large",
@@ -113,8 +113,8 @@ def store_problem(error: BaseException, name: str) -> StoreError | None:
     """The error of one line for an error of DuckDB, or None if the database is not at fault.
 
     Args:
-        error: The error while the database was used. It may have come from one of DuckDB's, for
-            instance because another thread was busy with the statement that failed.
+        error: The error while the database was used. Its cause may be one of DuckDB's errors, for
+            instance if another thread was busy with the statement that failed.
         name: The path of the database.
     """
     cause: BaseException | None = error
@@ -159,7 +159,7 @@ def _first_problem(problems: Sequence[_Problem], reason: str, name: str) -> Stor
 def require_log(name: str) -> None:
     """Check that the write-ahead log of a database begins like one.
 
-    DuckDB takes other content for a log that was cut off while it began, and deletes it.
+    DuckDB mistakes other content for a log that was cut off at its beginning, and deletes it.
 
     Raises:
         StoreCorrupt: It does not.

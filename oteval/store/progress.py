@@ -1,10 +1,10 @@
 """Progress: which spans and log records each stage is done with, and which traces are pending.
 
-Every span and log record has a number, `seq`, given in the order in which they are stored. The
-table ``progress`` holds for each stage the number up to which it is done with all of them; of
-several rows of a stage, the highest number counts. The stages are ``reconstruct`` and ``live``.
+Every span and log record has a number, `seq`, assigned in the order in which they are stored. The
+table ``progress`` contains, for each stage, a number: the stage is done with all rows up to it. If
+a stage has several rows, the highest number counts. The stages are ``reconstruct`` and ``live``.
 
-A trace is pending if it has rows that are not reconstructed. Pending traces come in pages that hold
+A trace is pending if it has rows that are not reconstructed. Each page of pending traces contains
 whole conversations: traces that share a conversation id, also through third traces, are on the same
 page.
 """

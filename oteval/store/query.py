@@ -9,8 +9,8 @@ Every part of the store goes the same way:
 - Results come back whole: one number (`number`), one row (`first_row`), or all (`rows_of`). Only
   `reader` returns them batch by batch, on a separate connection, because DuckDB 2 refuses other
   work on a connection while a result is unfinished.
-- Writes that belong together are made in a `transaction`. Of two that change the same row at once,
-  the later one fails; `repeated` calls it again.
+- Writes that belong together are made in a `transaction`. If two transactions change the same row
+  at once, the later one fails; `repeated` calls it again.
 
 A connection is DuckDB's, or a `RemoteConnection` to a process that has the database open.
 """
@@ -99,7 +99,7 @@ def repeated(action: Callable[[], T], wait: Callable[[float], object] = time.sle
 
 @contextmanager
 def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
-    """Give an Arrow table a name for the queries of a block."""
+    """Let the queries of a block use an Arrow table by a name."""
     connection.register(name, table)
     try:
         yield
@@ -138,7 +138,7 @@ def first_row(
 
 
 def number(connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()) -> int:
-    """The one number that a query gives, or 0 if its result is empty."""
+    """The only number in a query's result, or 0 if the result is empty."""
     row = first_row(connection, query, values)
     return int(row[0]) if row else 0
 
@@ -209,7 +209,7 @@ def condition_of(selection: Selection) -> tuple[str, list[Any]]:
 
 
 def _alternatives(selection: Selection) -> Iterator[Sequence[Condition]]:
-    """Yield lists of conditions; one condition of each list must hold."""
+    """Yield lists of conditions; a run must meet one condition of each list."""
     yield from ([condition] for condition in selection.conditions)
     for key, accepted in selection.attributes.items():
         yield [Condition(f"attributes.{key}", "=", text) for text in accepted]

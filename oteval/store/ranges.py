@@ -1,8 +1,8 @@
-"""Ranges of time or of row numbers, outside of which a query need not read.
+"""Ranges of time or of row numbers; a query need not read rows outside of them.
 
 Rows are stored roughly in the order of their numbers and times. DuckDB knows the lowest and highest
 value of each row group and skips groups outside of a range, but only for one range at a time.
-Queries therefore ask for each range separately and combine the results.
+Queries therefore read each range separately and combine the results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "values_in",
 ]
 
-# By default, more ranges than these are merged, and ranges with shorter gaps (ns).
+# By default, ranges are merged if there are more than this, or if their gap is shorter (ns).
 _MAX_RANGES = 16
 _GAP_NS = 2_000_000_000
 # The rows of a row group: a shorter gap between numbers saves no reading.
@@ -56,7 +56,7 @@ EVERYWHERE = Range(_LEAST, _GREATEST)
 def merge_ranges(
     ranges: Iterable[Range], gap: int = _GAP_NS, max_ranges: int = _MAX_RANGES
 ) -> list[Range]:
-    """A few ranges that cover all given ones; those nearest to each other are merged.
+    """A few ranges that cover all given ones; the nearest ranges are merged.
 
     Args:
         ranges: The ranges; empty ones are left out.
@@ -105,7 +105,7 @@ def current_in(query: str, ranges: Sequence[Range]) -> str:
 def rows_in(connection: duckdb.DuckDBPyConnection, query: str, ranges: Sequence[Range]) -> pa.Table:
     """The results of a query for each of some ranges, run one after the other.
 
-    This is for wide rows, for which one combined query would need too much memory.
+    This is for wide rows: one combined query would need too much memory for them.
 
     Args:
         connection: The connection.

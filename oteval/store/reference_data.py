@@ -139,7 +139,7 @@ class StoredReferences:
         Args:
             name: The name. Older references of it no longer count.
             messages: The messages that a trajectory should have.
-            source: The file or trajectory that they are from.
+            source: The file or trajectory of the messages.
             created_ns: The time (ns).
         """
         text = dumps_exact([message_fields(message) for message in messages])
@@ -176,7 +176,7 @@ class StoredReferences:
         return int(stamp_row[0]), int(stamp_row[1])
 
     def sources(self) -> dict[str, str]:
-        """The file or trajectory that each reference is from, by its name."""
+        """The file or trajectory of each reference, by its name."""
         rows = self._connection.execute(
             'SELECT name, arg_max(source, created_ns) FROM "references" GROUP BY name ORDER BY name'
         ).fetchall()

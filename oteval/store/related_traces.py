@@ -1,11 +1,11 @@
-"""Related traces: those that have to be reconstructed together.
+"""Related traces, which have to be reconstructed together.
 
 Traces are related if they share a conversation id, if a stored run has spans of both, or if two
 instrumentations recorded the same model call in them. Chats without a conversation id are related
 by their messages: the first input of a run repeats all messages of the run that it follows, so the
 `follows` of the later run equals the `chain` of the earlier one. Many chats begin with the same
-messages, so several runs may have the same chain. A run follows only the last of those that began
-before it. A request that failed is retried soon, or not at all.
+messages, so several runs may have the same chain. A run follows only the last of them that
+began before it. A request that failed is retried soon, or not at all.
 
 This module writes nothing. It reads the tables ``trajectories`` and ``superseded``, and the views
 ``all_conversations`` and ``noted_conversations``.
@@ -45,7 +45,7 @@ _LOOSE_RUNS = pa.schema(
         ("after_ns", pa.int64()),
     ]
 )
-# A column of ``wanted``, and the column of ``trajectories`` in which related runs have its value.
+# Each column of ``wanted``, and the column of ``trajectories`` with the same value in related runs.
 _RELATED_BY = {
     "follows": "chain",
     "chain": "follows",
@@ -137,11 +137,11 @@ class RelatedTraces:
         return sorted(traces)
 
     def in_long_conversations(self, trace_ids: Sequence[str], traces: int) -> frozenset[str]:
-        """Return those of some traces that are in long conversations, as live scoring noted them.
+        """Return which of some traces are in long conversations, as live scoring noted them.
 
         Args:
             trace_ids: The traces.
-            traces: The number of traces from which on a conversation is long.
+            traces: A conversation is long if it has at least this many traces.
         """
         with wanted(self._connection, "trace_id", trace_ids):
             rows = self._connection.execute(
@@ -168,7 +168,7 @@ class RelatedTraces:
 
         Args:
             trace_ids: The traces.
-            times: The times (ns) in which their spans begin. Every run of them overlaps one.
+            times: The times (ns) in which their spans begin. Every run of the traces overlaps one.
         """
         stored = current_in(
             "SELECT trajectory_id, rev, trace_ids, unnest(trace_ids) AS trace_id "
@@ -191,7 +191,7 @@ class RelatedTraces:
         Args:
             keys: Call keys of runs with an agent; only runs without an agent can repeat these.
             loose: Call keys of runs without an agent.
-            times: The times (ns) of which the stored runs overlap one.
+            times: The times (ns). Each stored run that counts overlaps one.
         """
         if not keys and not loose:
             return []
@@ -212,7 +212,7 @@ class RelatedTraces:
 
     def any_follow_answers(self) -> bool:
         """Whether any stored run follows another by the id of its answer."""
-        # Hashes of messages are hexadecimal, so that DuckDB need not read those.
+        # Hashes of messages are hexadecimal, so DuckDB need not read them.
         rows = self._connection.execute(
             "SELECT 1 FROM trajectories WHERE follows >= ? LIMIT 1", [FOLLOWS_ANSWER]
         ).fetchall()
@@ -221,14 +221,14 @@ class RelatedTraces:
     def by_messages(
         self, runs: Sequence[LooseRun], trace_ids: Sequence[str], times: Sequence[Range]
     ) -> list[str]:
-        """The other traces whose stored runs follow those of some traces, or precede them.
+        """The other traces whose stored runs follow or precede the runs of some traces.
 
         Runs that followed or preceded them before they changed are included.
 
         Args:
             runs: The current runs of the traces, as far as they have no conversation id.
             trace_ids: The traces.
-            times: The times (ns) in which their spans begin. Every run of them overlaps one.
+            times: The times (ns) in which their spans begin. Every run of the traces overlaps one.
         """
         related_rows: list[tuple[str]] = []
         loaded = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
@@ -257,9 +257,9 @@ class RelatedTraces:
         return [LooseRun(*row) for row in rows]
 
     def _candidates(self, ours: pa.Table) -> pa.Table:
-        """Return stored runs of other traces that may follow or precede those of ``wanted``."""
-        # A query for each column: DuckDB filters by one column while it reads, not by either of
-        # two.
+        """Return stored runs of other traces that may follow or precede the runs of ``wanted``."""
+        # One query for each column: while DuckDB reads, it filters by one column, but not by either
+        # of two.
         queries = " UNION ALL ".join(
             f"SELECT {_COLUMNS} FROM trajectories "  # noqa: S608
             f"SEMI JOIN (SELECT {own} AS key FROM wanted WHERE {own} <> '') ON {column} = key "

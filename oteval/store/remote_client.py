@@ -1,15 +1,16 @@
 """The database of another process, used through the server that has it open.
 
-The server listens on a Unix socket, which a small file beside the database, the notice, names. Only
-users who may open the database may open the socket. `RemoteConnection` has those methods of
-DuckDB's connection that the store calls, so every part of a `Store` works with either.
+The server listens on a Unix socket. The notice, a small file beside the database, names it. Only
+users who may open the database may open the socket. `RemoteConnection` has the methods of DuckDB's
+connection that the store calls, so every part of a `Store` works with either.
 
 Requests and answers are frames: the length of a header, the header as JSON, and byte strings whose
-sizes the header has. A request names its operation, "execute", "stream" or "ask"; tables are
+sizes are in the header. A request names its operation, "execute", "stream" or "ask"; tables are
 Arrow streams.
 
 A request may also have the tables to register before its operation (``tables``, with the first byte
-strings) and the names to forget (``dropped``): each frame to a busy server waits for its turn.
+strings) and the names to remove (``dropped``). This saves frames, because each frame to a busy
+server waits for its turn.
 """
 
 from __future__ import annotations
@@ -46,19 +47,19 @@ _MAX_HEADER = 64 << 20
 
 
 def notice_path(database: str | Path) -> Path:
-    """The file beside a database that says which process serves it."""
+    """The file beside a database that names the process that serves it."""
     return Path(f"{database}.server.json")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerNotice:
-    """The process that serves a database, as the notice beside the database tells.
+    """The process that serves a database, from the notice beside the database.
 
     Attributes:
         socket: The path of its socket.
         program: Its command, such as ``oteval view``.
         takes_traces: Whether it receives traces, stores them and reconstructs trajectories. Only
-            one process may do so; another sends it the traces.
+            one process may do so; other processes send it the traces.
         http: The URL of its HTTP server, or "".
         token: The token with which this user's processes may send traces, or "".
         pid: Its process id.
@@ -117,7 +118,7 @@ class _RemoteRelation:
 
 
 class RemoteConnection:
-    """A connection with those methods of DuckDB's that the store calls.
+    """A connection with the methods of DuckDB's connection that the store calls.
 
     Attributes:
         notice: The server.
@@ -167,7 +168,7 @@ class RemoteConnection:
         return _RemoteRelation(self, query, params)
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Give an Arrow table a name in queries."""
+        """Let queries use an Arrow table by a name."""
         self._tables[name] = table
 
     def unregister(self, name: str) -> None:
@@ -253,7 +254,7 @@ def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as DuckDB's own `fetchall` does: sums are integers, not decimals."""
+    """A value as `fetchall` of DuckDB returns it: sums are integers, not decimals."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return int(value)
     return value

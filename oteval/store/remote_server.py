@@ -32,7 +32,7 @@ QuestionHandler = Callable[[Mapping[str, Any]], bytes]
 _log = logging.getLogger(__name__)
 # The path of a Unix socket may have 107 bytes.
 _MAX_PATH = 100
-# Seconds between two looks at the clients whose statements are running.
+# Seconds between two checks of the clients whose statements are running.
 _HANGUP_INTERVAL = 0.25
 
 
@@ -239,7 +239,7 @@ class _ClientSession:
         self, names: Sequence[str], blobs: Sequence[bytes], *, dropped: Sequence[str]
     ) -> None:
         for name in dropped:
-            # A transaction that failed refuses it until it is undone, which may be this request.
+            # A failed transaction refuses this until it is undone, and the request may undo it.
             with suppress(duckdb.Error):
                 self._database.unregister(name)
         for name, blob in zip(names, blobs, strict=True):

@@ -10,7 +10,7 @@ these files::
 
 ``results.json`` is written last, and replaced in one step. Until then the folder has
 ``unfinished.json`` alone, and reading it fails. Files that ``results.json`` does not name, such as
-those of a job that failed, are never read.
+the files of a failed job, are never read.
 
 `result_views` makes a database of a folder.
 """

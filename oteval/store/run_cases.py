@@ -47,7 +47,7 @@ _NAMED = f"""
         json_extract_string(run.name, '$'), '^[{SPACES}]+|[{SPACES}]+$', '', 'g'
     ) ELSE run.name END
 """
-# White space as in `oteval.model.cases.normal_text`; most questions are as it returns them.
+# White space as in `oteval.model.cases.normal_text`; most questions are already normal.
 _BREAKS = SPACES.replace(r"-\x{20}", r"-\x{1f}")
 _QUESTION = f"""
     CASE WHEN regexp_matches(run.asked, '^ | $|  |[{_BREAKS}]')
@@ -66,7 +66,7 @@ def case_column(attributes: Sequence[str]) -> RunExpression:
     names = ", ".join([_NAME] * len(attributes))
     values = [part for key in attributes for part in (dumps(key), attribute_pointer(key))]
     name = f"list_filter([{names}], lambda name: name NOT IN ('null', '\"\"'))[1]"
-    # Columns that a lambda uses are copied, so that this one gets only narrow ones. Python and
+    # DuckDB copies the columns that a lambda uses, so this lambda uses only narrow ones. Python and
     # JSON write values other than texts and integers differently.
     sql = f"""
         list_transform([{{

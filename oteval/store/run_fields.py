@@ -1,8 +1,8 @@
 """Functions of runs that look at a few columns, called once for equal ones.
 
-A condition that only Python can test and the group of a run in a report depend on few columns. They
-are read in SQL, and the function is called with their values alone. Runs without these values in
-their rows are read as usual.
+Two functions depend on few columns: a condition that only Python can test, and the group of a run
+in a report. The columns are read in SQL, and the function is called with their values alone. Runs
+without these values in their rows are read as usual.
 
 Tables: ``trajectories`` and ``superseded`` are read.
 """
@@ -182,7 +182,7 @@ class _FunctionCaller:
 
     def _values(self, key: Sequence[Any]) -> RunValues:
         scalars = zip(self._function.columns, self._decoders, key, strict=True)
-        # A column that the function did not name is a KeyError.
+        # Raises a KeyError for a column that the function did not name.
         return {name: decode(scalar) for name, decode, scalar in scalars}.__getitem__
 
 

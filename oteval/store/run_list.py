@@ -1,7 +1,7 @@
 """The list of runs, newest first: read page by page from columns, without their messages.
 
 A page begins after a key, the start and id of a run, so that the thousandth page costs as much as
-the first one. Only the questions of the runs on a page are taken from their messages.
+the first one. Messages are only read for the questions of the runs on the page.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _FIRST_STRETCH, _SHARES, _SAMPLE, _MOST_SORTED = 10, (0.01, 0.03, 0.1, 0.3), 100
 _USAGE = f"{', '.join(TOKEN_COLUMNS)}, model_calls"
 
 
-# Runs with a score that are few enough to be looked up by their ids.
+# Up to this many scored runs are looked up by their ids.
 _FEW_SCORED = 10_000
-# Few revisions are superseded: counting these is faster than leaving them out of all.
+# Few revisions are superseded: counting them is faster than leaving them out of all rows.
 _COUNT = """
     SELECT (SELECT count(*) FROM trajectories)
         - (SELECT count(*) FROM trajectories SEMI JOIN superseded USING (trajectory_id, rev))
@@ -203,7 +203,7 @@ class RunList:
             selection: The runs, by the filters that have a column.
             most: The most keys.
             after: Only runs after this one.
-            verdict: Only runs with such a score, replaced scores included.
+            verdict: Only runs with such a score, even a replaced one.
             is_forward: List the oldest first instead.
         """
         clause, values = condition_of(selection)
@@ -239,7 +239,7 @@ class RunList:
     def _scored(self, verdict: VerdictFilter | None) -> Iterator[_Scored]:
         """Yield how a query is limited to the runs with a score, in a block that runs it.
 
-        The ids of few runs are read first: then no stretch needs to look at all scores.
+        If such runs are few, their ids are read first: no stretch needs to look at all scores.
         """
         if verdict is None:
             yield _Scored("", [])
@@ -266,7 +266,7 @@ class RunList:
     ) -> Iterator[Range]:
         """Yield stretches of time in the order of the list, each with more runs than the last.
 
-        Most pages are full after the first, so that only its row groups are read.
+        Most pages are full after the first stretch, so only its row groups are read.
         """
         first, last = EVERYWHERE
         if selection.since_ns is not None:
@@ -341,7 +341,7 @@ class RunList:
         """
         if not keys:
             return []
-        # DuckDB finds the wide columns of a row faster by its number than by two other columns.
+        # DuckDB finds the wide columns of a row faster by the row's number than by two columns.
         with registered(self._connection, "wanted", _table_of(keys)):
             numbers = fetch(self._connection, _NUMBERS_OF.format(**_extent(keys)._asdict()))
         if not len(numbers):

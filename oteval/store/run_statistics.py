@@ -29,7 +29,7 @@ from .usage_sums import HAS_TOKENS, ONE_MODEL, TOKEN_SUMS
 __all__ = ["CaseComparison", "RunStatistics", "SelectedRuns"]
 
 _BATCH = 4096
-# Runs with a limit are marked as well: DuckDB 1.5 loses scores that are joined with such a query.
+# Runs with a limit are marked as well: DuckDB 1.5 loses scores in a join with a limited query.
 _RUNS = """
     runs AS NOT MATERIALIZED (
         SELECT *, 0 AS group_number, 0 AS case_number
@@ -260,7 +260,7 @@ class SelectedRuns:
         return self._rows(_FIGURES)[0]
 
     def cases(self) -> tuple[int, int]:
-        """The number of cases, and of runs that nothing pairs; 0 without groups."""
+        """The number of cases, and the number of runs without a pair; 0 without groups."""
         if self._marked is None:
             return 0, 0
         (row,) = self._table(_CASES, []).to_pylist()

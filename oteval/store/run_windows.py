@@ -39,7 +39,7 @@ DIMENSIONS = ("tools", "model", "version", "agent", "service")
 
 # The most runs of a period whose scores are looked up.
 _CANDIDATES = 20_000
-# A score may be older than its run by this time, because clocks differ.
+# A score may be older than its run by up to this time, because clocks differ.
 _SLACK_NS = 86_400 * 10**9
 _COLUMNS = ("trajectory_id", "conversation", "value", "variant", *DIMENSIONS)
 
@@ -53,7 +53,8 @@ class RunWindow:
         since_ns: The start of the period (ns).
         until_ns: Its end (ns), inclusive.
         version: The version of the evaluator.
-        is_of_all_versions: Whether runs of other versions of the agent count, if groups have one.
+        is_of_all_versions: Whether runs of other versions of the agent count, if groups have a
+            version.
     """
 
     group: str
@@ -81,7 +82,7 @@ class RunWindows:
         Args:
             source: The observations of the monitor.
             windows: The periods of groups.
-            most: The most runs of each.
+            most: The most runs of each period.
 
         Returns:
             A table for each period with ``trajectory_id``, ``conversation``, ``value``,

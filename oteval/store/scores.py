@@ -1,7 +1,7 @@
 """Scores, and the labels that people gave.
 
-Tables: ``scores`` and ``human_labels``. Rows are appended. `current_scores` says which score
-counts; of labels, it is the newest per trajectory, evaluator and person.
+Tables: ``scores`` and ``human_labels``. Rows are appended. `current_scores` defines which score
+counts. The newest label of each trajectory, evaluator and person counts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SCORE_ROWS = pa.schema(
     (name, pa.int32() if name == "rev" else _TYPES[_HINTS[name]])
     for name in dict.fromkeys([*_IDENTITY, *(field.name for field in fields(Score))])
 )
-# Rows from before a column was added have none of its values.
+# Rows from before a column was added have no value in it.
 _DEFAULTS = {
     field.name: field.default
     for field in fields(Score)
@@ -93,8 +93,8 @@ _NUMBERS = """
     WITH chosen AS NOT MATERIALIZED (SELECT * FROM scores WHERE {chosen})
     SELECT seq FROM {current} {joins} WHERE {scored} ORDER BY seq
 """
-# The scores of a stretch, and later ones of their runs, which may have replaced them. A join with
-# the evaluators as well takes ten times as long.
+# The scores of a stretch, and later scores of the same runs, which may have replaced them. A join
+# with the evaluators as well takes ten times as long.
 _SINCE = """
     SEMI JOIN (SELECT trajectory_id FROM scores WHERE seq > ? AND seq <= ?) USING (trajectory_id)
     WHERE seq > ?
@@ -108,7 +108,7 @@ _UNCOUNTED = f"""(
     UNION ALL SELECT seq FROM scores ANTI JOIN trajectories USING (trajectory_id)
 )"""  # noqa: S608
 # The cost that a score reports, as `oteval.model.reported_cost`: the first of the two that is a
-# number. Only metadata that may have a cost is parsed.
+# number. Metadata is only parsed if it may have a cost.
 REPORTED_COST = """
     CASE WHEN contains(metadata, '"cost') THEN list_filter(
         list_transform(
@@ -170,8 +170,8 @@ class TalliedScores(NamedTuple):
         score: The number.
         metadata: The metadata, where it names lists in another order; else empty.
         runs: The number of scores.
-        asked: The number that language models gave.
-        cached: The number of cached answers among these.
+        asked: The number of scores from language models.
+        cached: The number of these that are cached answers.
         cost: Their cost in US dollars, as far as it is known.
     """
 
@@ -224,7 +224,7 @@ class Scores:
 
         Args:
             selection: The trajectories, as for `read`.
-            evaluators: Only scores by these; by all when empty.
+            evaluators: Only scores by these evaluators; by all when empty.
             outcome: Only scores with this outcome.
             ids: Only scores of these trajectories.
 
@@ -262,11 +262,11 @@ class Scores:
             yield from map(score_of, self._rows(page))
 
     def _rows(self, numbers: pa.Table, columns: str = "*") -> Iterable[dict[str, Any]]:
-        """The rows with some numbers, which are in the order of storage, in this order."""
+        """The rows with some numbers, in their order, which is the order of storage."""
         if not len(numbers):
             return ()
         first, last = numbers["seq"][0].as_py(), numbers["seq"][len(numbers) - 1].as_py()
-        # The join takes more time than reading rows that are all wanted.
+        # If all rows are wanted, the join would take more time than reading them.
         join = "" if len(numbers) == last - first + 1 else "SEMI JOIN wanted USING (seq)"
         with registered(self._connection, "wanted", numbers):
             table = fetch(
@@ -304,7 +304,7 @@ class Scores:
         """The current scores among the scores stored after a number, in this order.
 
         Args:
-            number: The number of that score.
+            number: The number of the score before them.
             limit: The most scores to examine.
 
         Returns:
@@ -320,7 +320,7 @@ class Scores:
         return [score_of(row) for row in rows], last
 
     def versions(self, evaluator: str) -> list[str]:
-        """The versions of an evaluator that gave scores, newest first."""
+        """The versions of an evaluator with scores, newest first."""
         rows = self._connection.execute(
             "SELECT version FROM scores WHERE evaluator = ? "
             "GROUP BY version ORDER BY max(seq) DESC",
@@ -332,7 +332,7 @@ class Scores:
         """The current scores of some runs by a version of an evaluator.
 
         Returns:
-            The scores by trajectory id, of the runs that have one.
+            The scores by trajectory id; runs without a score are left out.
         """
         with wanted(self._connection, "trajectory_id", trajectory_ids):
             rows = self._current(
@@ -381,8 +381,8 @@ class Scores:
 
         Args:
             trajectory_ids: The trajectories.
-            longest: For lists of runs: the most characters of a comment, and scores without
-                metadata; both may be large. None reads scores as they are.
+            longest: The most characters of a comment; metadata is then left out. Both may be
+                large, so lists of runs use this. None reads scores as they are.
 
         Returns:
             The scores by trajectory id, with every id of `trajectory_ids`.
@@ -400,7 +400,7 @@ class Scores:
     def withdrawn(self, trajectory_ids: Sequence[str]) -> list[Score]:
         """Return verdicts on trajectories that no longer count, and that no verdict replaced.
 
-        They are the last ones of each version of evaluators that have no verdict now.
+        If an evaluator has no verdict now, this is the last verdict of each of its versions.
         """
         query = withdrawn_numbers("SEMI JOIN wanted USING (trajectory_id)")
         with wanted(self._connection, "trajectory_id", trajectory_ids):
@@ -425,7 +425,7 @@ class Scores:
     def of_versions(
         self, trajectory_ids: Sequence[str], versions: Sequence[str]
     ) -> dict[tuple[str, str, str], Score]:
-        """The current scores of some trajectories that some versions of evaluators gave.
+        """The current scores of some trajectories by some versions of evaluators.
 
         A score that another version has replaced is left out.
 
@@ -442,18 +442,18 @@ class Scores:
         return {(score.trajectory_id, score.evaluator, score.version): score for score in scores}
 
     def changes(self, evaluator: str, version: str) -> Iterator[tuple[Score, Score]]:
-        """Yield the runs whose outcome by a version of an evaluator differs from the earlier one.
+        """Yield the runs whose outcome differs between a version of an evaluator and earlier ones.
 
-        A run's earlier score is its newest one by any other version of the evaluator. An outcome is
-        the status and whether the run passed; for verdicts without a pass or fail, the score and
-        the label.
+        A run's earlier score is its newest score by any other version of the evaluator. An outcome
+        is the status and whether the run passed. For verdicts without a pass or fail, it is the
+        score and the label.
 
         Args:
             evaluator: The evaluator's name.
             version: The version to compare with earlier ones.
 
         Yields:
-            The earlier score and the one of `version`, by the run's id.
+            The earlier score and the score of `version`, by the run's id.
         """
         batches = reader(self._connection, _CHANGES, [evaluator, version] * 2)
         for batch in batches:

@@ -1,7 +1,8 @@
 """Sessions: the trajectories that belong to a trajectory, a trace or a conversation.
 
-The session of a trajectory is that run with its sub-agents; of a trace, all its runs with their
-sub-agents; of a conversation, all its turns with theirs. A name may be the beginning of an id.
+The session of a trajectory is this run with its sub-agents. The session of a trace is all its runs
+with their sub-agents; of a conversation, all its turns with their sub-agents. A name may be the
+beginning of an id.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class StoredSession(NamedTuple):
         kind: The kind of the id: ``trajectory``, ``trace`` or ``conversation``; ``invocation`` for
             all runs that one `oteval run` has recorded.
         trajectory_ids: The ids of its trajectories, by start.
-        trace_ids: The ids of the traces with their spans, and with those of their histories.
-        loose_trace_ids: The ids of traces of the same invocation that have no trajectory, such as
-            that of a request at import.
+        trace_ids: The ids of the traces with their spans, and of the traces of their histories.
+        loose_trace_ids: The ids of traces of the same invocation without a trajectory, such as the
+            trace of a request at import.
     """
 
     name: str
@@ -89,13 +90,13 @@ class Sessions:
         self._connection = connection
 
     def find(self, names: Sequence[str]) -> list[StoredSession]:
-        """The sessions that some names stand for, in their order.
+        """The sessions for some names, in the order of the names.
 
         Args:
             names: Ids of trajectories, traces or conversations, or beginnings of them.
 
         Raises:
-            NotFound: A name stands for nothing, or for several sessions.
+            NotFound: A name matches nothing, or several sessions.
         """
         matches = self._exact(list(dict.fromkeys(names)))
         for name in names:
@@ -245,7 +246,7 @@ class _Families:
                 self._below[row.parent_id].append(row.trajectory_id)
 
     def of(self, roots: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The ids of trajectories with their sub-agents, and those of their traces."""
+        """The ids of trajectories with their sub-agents, and the ids of their traces."""
         family: dict[str, None] = {}
         waiting = list(roots)
         while waiting:

@@ -2,11 +2,11 @@
 
 Each database is a shard, attached read-only. A small temporary database has a view for each table:
 the rows of all shards, one after the other. DuckDB applies conditions in each shard, so a query
-reads no more than it would in the single databases. Tables with few rows, and those that are
+reads no more than it would in the single databases. Tables with few rows, and tables that are
 ordered by ``rowid``, are copied instead.
 
-A shard that a server has open cannot be attached: its copy, made through the server, is. Readers
-therefore see a served shard as it was when they opened it.
+A shard that a server has open cannot be attached. The server makes a copy, and the copy is
+attached. Readers therefore see a served shard as it was when they opened it.
 
 ``seq`` and the numbers of archived files get a distance between shards, so they stay unique. A run
 that several shards have is read from the shard in which it ends last; `ShardedStore.split_traces`
@@ -42,19 +42,19 @@ from .result_views import attach_results
 __all__ = ["PATIENCE", "ShardedStore", "SplitTrace", "is_up_to_date"]
 
 PATIENCE = 20.0
-"""The seconds for which a reader of several databases waits for a process that has one open."""
+"""The seconds that a reader of several databases waits for a process that has one open."""
 _RETRY_INTERVAL = 0.05  # seconds
 
 # The distances between the numbers of two shards.
 _SEQ_STEP, _FILE_STEP = 1 << 40, 1 << 32
-# Tables of which a shard's rows say nothing about the whole.
+# Tables whose rows describe a single shard, and not the whole.
 _OWN = ("migrations", "progress", "spool_position", "monitor_checks")
 _COPIED = (
     *("references", "datasets", "examples", "experiments", "human_labels"),
     *("audit_log", "monitor_snoozes", "live_rules", "evaluator_spend"),
 )
 _OF_RUNS = ("trajectories", "superseded", "scores")
-# Rows with the same values of these columns have the same content, which counts once.
+# Rows with the same values in these columns have the same content. Such content counts once.
 _SAME_CONTENT = {"datasets": ("name", "version"), "examples": ("version",)}
 _MOST_NAMED = 1000
 
@@ -75,7 +75,7 @@ class ShardedStore(Store):
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
-        """Open databases. Each that no server has open has the newest schema already.
+        """Open databases. A database that no server has open must have the newest schema.
 
         Args:
             paths: Their files, and folders of results.
@@ -175,7 +175,7 @@ def _attach_copy(connection: duckdb.DuckDBPyConnection, path: str, name: str) ->
 def is_up_to_date(path: str) -> bool:
     """Whether a database has the newest schema, and all of its traces are reconstructed.
 
-    Any number of processes can ask at once.
+    Any number of processes can check at once.
 
     Raises:
         StoreLocked: Another process has it open for writing.
@@ -222,7 +222,7 @@ def _combine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> Non
 
 def _part(connection: duckdb.DuckDBPyConnection, table: str, index: int, path: str) -> str:
     """The query for the rows of one shard in a table."""
-    # Asking `duckdb_columns()` would bind all views, for ten times as long.
+    # A query of `duckdb_columns()` would bind all views, which takes ten times as long.
     description = connection.execute(f'FROM "{table}" LIMIT 0').description
     columns = {str(column[0]) for column in description or ()}
     changed = []
@@ -241,7 +241,7 @@ def _part(connection: duckdb.DuckDBPyConnection, table: str, index: int, path: s
 
 
 def _new_content(part: str, table: str, index: int) -> str:
-    """The query for those rows of a shard whose content no earlier shard has."""
+    """The query for the rows of a shard whose content no earlier shard has."""
     for earlier in range(index):
         same = " AND ".join(f"e.{column} = p.{column}" for column in _SAME_CONTENT[table])
         part = (
@@ -252,7 +252,7 @@ def _new_content(part: str, table: str, index: int) -> str:
 
 
 def _repeated_runs(connection: duckdb.DuckDBPyConnection, count: int) -> set[int]:
-    """Note the runs that each shard has too, but that are read from another one.
+    """Note the runs that each shard has too, but that are read from another shard.
 
     Returns:
         The shards with such runs.

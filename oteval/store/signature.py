@@ -54,7 +54,7 @@ def signature_of(messages: Sequence[Message]) -> Signature:
         None if call.arguments is None else call_hash(call.name, call.arguments)
         for _, call in calls
     )
-    # Columns are UTF-8, which cannot hold lone surrogates.
+    # Columns are UTF-8, which cannot encode lone surrogates.
     names = tuple(escaped(call.name) for _, call in calls)
     positions = tuple(at for at, _ in calls)
     roles = tuple(message.role for message in messages)

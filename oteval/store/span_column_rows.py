@@ -1,4 +1,4 @@
-"""Spans that are columns already as rows of the table ``spans``.
+"""Makes rows of the table ``spans`` from spans that are in columns already.
 
 `telemetry_rows.span_table` makes the same rows from `Span` objects.
 """
@@ -125,7 +125,7 @@ def _ids(ids: bytes, size: int) -> pa.Array:
 class _Attributes:
     """The columns that attributes fill.
 
-    `_MISSING` is the index of a missing attribute. As an index it is the last, so each array below
+    `_MISSING` is the index of a missing attribute. It refers to the last value, so each array below
     has one more value for it.
     """
 
@@ -180,14 +180,14 @@ class _Attributes:
         return pa.array(self._number[preferred], pa.int64(), mask=is_missing)
 
     def texts(self, indexes: _Integers) -> pa.Array:
-        """The texts of some attributes, null for a span without one."""
+        """The texts of some attributes, null for a span without the attribute."""
         is_there = indexes != _MISSING
         if not is_there.any():
             return pa.nulls(len(indexes), pa.string())
         return self.source.array(Slices(self._start[indexes], self._end[indexes]), is_there)
 
     def key_names(self, indexes: _Integers) -> pa.Array:
-        """The keys of some attributes, null for a span without one."""
+        """The keys of some attributes, null for a span without the attribute."""
         keys = encodable_array([*self._all.keys, None], pa.string())
         return keys.take(pa.array(self._key[indexes]))
 

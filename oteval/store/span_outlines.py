@@ -1,6 +1,6 @@
 """Outlines of spans: the tree and the times of a trace, without the content of its spans.
 
-A trace may have 100,000 spans, of which a page shows a few hundred.
+A trace may have 100,000 spans; a page shows a few hundred of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Spans and log records: each is stored once, and read by trace from the database and the archive.
 
-Tables: ``spans``, ``logs``, and ``spool_position``, the position up to which the server's spool is
-stored. Every span and log record has a number, `seq`, in the order in which they were stored;
+Tables: ``spans``, ``logs``, and ``spool_position``. The server's spool is stored up to this
+position. Every span and log record has a number, `seq`, in the order in which they were stored;
 numbers of archived rows are not used again.
 """
 
@@ -46,23 +46,23 @@ _LOG_COLUMNS = ", ".join(LOG_SCHEMA.names)
 
 
 def _same_time(incoming: pa.Table) -> str:
-    """The condition that a stored span begins while those of a table do.
+    """The condition that a stored span begins in the times when spans of a table begin.
 
-    A duplicate begins when its original does. With this condition DuckDB skips the row groups of
-    other times, so that loading stays linear.
+    A duplicate begins at the same time as its original. With this condition DuckDB skips the row
+    groups of other times, so that loading stays linear.
     """
     times = incoming["start_ns"].to_pylist()
     return f"start_ns BETWEEN {min(times)} AND {max(times)}" if times else "false"
 
 
 class SpanBatch:
-    """Spans to insert, held as columns. Of several with the same ids only the first is inserted.
+    """Spans to insert, in columns. Of several with the same ids only the first is inserted.
 
-    The others are compared with it afterwards: one that was exported again when it was complete
-    takes its place.
+    The others are compared with it afterwards. If a span was exported again when it was complete,
+    it replaces the first.
 
     Attributes:
-        repeated: Repeated spans: those that may be more complete, and up to 1,000 others.
+        repeated: Repeated spans: all that may be more complete, and up to 1,000 others.
         repeated_tables: Repeated spans that were added as tables.
         written: Counts the repeated spans as duplicates.
     """
@@ -72,7 +72,7 @@ class SpanBatch:
         # The end and the number of attributes of the most complete span with these ids.
         self._seen: dict[tuple[str, str], tuple[int, int]] = {}
         self._tables: list[pa.Table] = []
-        # The first table, while its ids are not in `_seen`: it is often the only one.
+        # The first table, while its ids are not in `_seen`: it is often the only table.
         self._first: pa.Table | None = None
         self.repeated: list[Span] = []
         self.repeated_tables: list[pa.Table] = []
@@ -139,9 +139,9 @@ class SpanBatch:
         return pa.concat_tables(self._tables) if self._tables else span_table((), 0)
 
     def split(self, max_bytes: int) -> list[SpanBatch]:
-        """Return batches of about as many bytes, at most, that hold the spans of this one.
+        """Return batches of about as many bytes, at most, with the spans of this batch.
 
-        The first of them has the repeated spans.
+        The first of the returned batches has the repeated spans.
         """
         table, count = self.table(), -(-self.nbytes // max_bytes)
         rows = -(-len(self) // max(1, count)) or 1
@@ -158,7 +158,7 @@ class Spans:
 
     Args:
         connection: The store's connection.
-        archive: Reads the archived ones.
+        archive: Reads the archived spans and log records.
 
     Attributes:
         max_bytes: The most bytes of spans and log records that are reconstructed together.
@@ -172,11 +172,11 @@ class Spans:
         self._lock = Lock()
 
     def write(self, spans: Sequence[Span], logs: Sequence[LogRecord] = ()) -> WriteResult:
-        """Store those spans and log records that are new.
+        """Store the spans and log records that are new.
 
         Args:
             spans: Spans. Of several with the same trace and span id, the most complete is stored.
-            logs: Log records. Of several equal ones, one is stored.
+            logs: Log records. If several are equal, one of them is stored.
         """
         written = WriteResult()
         if spans:
@@ -206,7 +206,7 @@ class Spans:
         return SpanBatch(self._next)
 
     def insert(self, batch: SpanBatch) -> WriteResult:
-        """Insert those spans of a batch that are new, with as much memory as it needs."""
+        """Insert the spans of a batch that are new, with as much memory as it needs."""
         return with_memory(self._connection, lambda: self._insert(batch))
 
     def _insert(self, batch: SpanBatch) -> WriteResult:
@@ -234,11 +234,11 @@ class Spans:
         return total
 
     def _settle(self, table: pa.Table, written: WriteResult) -> None:
-        """Compare spans with stored ones of the same ids, and keep the more complete of each.
+        """Compare spans with stored spans of the same ids, and keep the more complete of each pair.
 
         Args:
             table: The spans.
-            written: Gains the spans that took the place of others, and the conflicts.
+            written: The counts to update with spans that replaced others, and with conflicts.
         """
         with registered(self._connection, "incoming", table):
             ids = self._connection.sql(
@@ -270,7 +270,7 @@ class Spans:
             written.add(WriteResult(len(places), -len(places)))
 
     def _replace(self, table: pa.Table) -> None:
-        """Store spans in the place of those with the same ids, with new numbers."""
+        """Replace the stored spans that have the same ids, with new numbers."""
         numbered = _renumbered(table, self._next(table.num_rows))
         with registered(self._connection, "incoming", numbered):
             self._connection.execute(
@@ -317,10 +317,10 @@ class Spans:
         Args:
             spans: The spans.
             logs: The log records as rows of ``logs``; their numbers are replaced.
-            position: The segment and offset after the requests that they were read from.
+            position: The segment and offset after the requests that contained them.
 
         Returns:
-            The counts of the spans, and those of the log records.
+            The counts of the spans, and the counts of the log records.
         """
         numbered = None
         if logs is not None and logs.num_rows:
@@ -345,11 +345,11 @@ class Spans:
         return str(position_row[0]) if position_row else None
 
     def commit_pulled(self, spans: Sequence[Span], source: str, position: str) -> WriteResult:
-        """Store those spans of a page that are new, together with the position after the page.
+        """Store the new spans of a page, together with the position after the page.
 
         Args:
             spans: The spans.
-            source: The backend and project that they come from.
+            source: The backend and project of the page.
             position: The position, in a form that only its reader understands.
         """
         batch = self.batch()
@@ -389,7 +389,7 @@ class Spans:
 
         Args:
             trace_ids: The traces.
-            row_ranges: The ranges of `seq` that hold their rows in the database, if they are known.
+            row_ranges: The ranges of `seq` of their rows in the database, if they are known.
             archived: The traces that may be archived; all of them by default.
             limit: Limits the bytes that are read.
 
@@ -405,7 +405,7 @@ class Spans:
             spans = values_in(self._connection, query, row_ranges, limit)
             query = f"SELECT {_LOG_COLUMNS} FROM logs {condition}"  # noqa: S608
             logs = values_in(self._connection, query, row_ranges, limit)
-        # The archive is read last: a row that moves there meanwhile is found twice, and not missed.
+        # The archive is read last: a row that moves there meanwhile is found twice, but not missed.
         traces = trace_ids if archived is None else archived
         archived_spans = self._archive.of_traces("spans", traces)
         archived_logs = self._archive.of_traces("logs", traces)
@@ -442,7 +442,7 @@ class Spans:
         ]
 
     def _row_ranges(self) -> list[Range]:
-        """The range of `seq` that holds the rows of the traces in the table ``wanted``.
+        """The range of `seq` of the rows of the traces in the table ``wanted``.
 
         Only two narrow columns are read. The range lets DuckDB skip row groups of wide columns.
         """
@@ -454,7 +454,7 @@ class Spans:
         return [Range(*bounds)] if bounds and bounds[0] is not None else []
 
     def unreachable(self, trace_ids: Sequence[str]) -> set[str]:
-        """Return those of some traces that have archived rows in missing files."""
+        """Return which of some traces have archived rows in missing files."""
         return self._archive.unreachable(trace_ids)
 
     def find_traces(self, name: str) -> list[str]:
@@ -501,8 +501,8 @@ def _more_complete(again: pa.Table, stored: pa.Table) -> tuple[list[int], list[s
     """Compare spans that were exported again with those that are stored.
 
     Returns:
-        The rows of `again` that take a stored one's place, and the ids (``TRACE/SPAN``) of those
-        that differ, though neither is more complete.
+        The rows of `again` that replace a stored span, and the ids (``TRACE/SPAN``) of spans that
+        differ, though neither is more complete.
     """
     spans_by_key = {(span.trace_id, span.span_id): span for span in _spans_of_table(stored)}
     places: dict[tuple[str, str], int] = {}

@@ -1,8 +1,8 @@
 """Spans and log records as rows of the tables ``spans`` and ``logs``, and back, without loss.
 
 Attributes that people filter by are also columns, "promoted" by `semconv` names. The content of a
-span is stored once: ``input`` and ``output`` hold the values of the attributes that ``input_key``
-and ``output_key`` name, and ``attributes`` holds the others.
+span is stored once: ``input`` and ``output`` contain the values of the attributes that
+``input_key`` and ``output_key`` name, and ``attributes`` contains the others.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ LOG_SCHEMA = pa.schema(
     ]
 )
 
-# Fields of a span that usually have their default value. The column `rest` holds the others.
+# Fields of a span that usually have their default value. The column `rest` contains the others.
 _REST = (
     "scope_attributes",
     "trace_state",
@@ -112,7 +112,7 @@ class _JsonCache:
     def text(self, value: Mapping[str, Any]) -> str:
         cached = self.texts.get(id(value))
         if cached is None or cached[0] is not value:
-            # Keeping the mapping keeps its id from being given to another one.
+            # While the mapping is kept, no other mapping can get its id.
             cached = self.texts[id(value)] = (value, dumps(value))
         return cached[1]
 
@@ -132,8 +132,8 @@ def span_table(spans: Sequence[Span], seq: int) -> pa.Table:
 def with_identities(table: pa.Table) -> pa.Table:
     """Return rows of ``spans`` with placeholders for a conversation id removed.
 
-    The attributes that the user named for `identities` are copied to some that are always read, so
-    that all programs that open the store agree on them.
+    The attributes that the user named for `identities` are copied to attributes that are always
+    read, so all programs that open the store agree on them.
 
     Args:
         table: Rows of ``spans``, with the first value of `semconv.CONVERSATION_ID` as conversation.

@@ -1,9 +1,9 @@
 """Trajectories: written as revisions, and read with the histories that they follow.
 
-Tables: ``trajectories``, an append-only table, and ``superseded``, the revisions that do not count
-any more. The view ``current_trajectories`` has the revisions that count.
+Tables: ``trajectories``, an append-only table, and ``superseded``, the revisions that no longer
+count. The view ``current_trajectories`` has the revisions that count.
 
-A trajectory's row holds only the messages after its history. A read therefore reads the row, its
+A trajectory's row contains only the messages after its history. A read therefore reads the row, its
 history's row, and so on, back to the beginning of the conversation.
 """
 
@@ -53,13 +53,13 @@ _SUPERSEDED = pa.schema([("trajectory_id", _TEXT), ("rev", _INT)])
 # _PAGE_BYTES of rows.
 _MAX_PAGE, _FIRST_PAGE = 1000, 100
 _PAGE_BYTES = 64 << 20
-# A page is mostly one stretch of time, and each range costs a query.
+# A page is mostly one stretch of time, and each range needs a query.
 _PAGE_RANGES = 4
 _READ = ", ".join(READ_COLUMNS)
 # The columns that make rows wide.
 _WIDE = ("messages", "steps", "tools", "rewrites", "attributes")
-# From this depth of histories on, the histories of a trajectory are looked up together, in a
-# stretch of time (ns) before it and then in earlier stretches that are longer by a factor each.
+# From this depth on, all histories of a trajectory are looked up together: first in the stretch of
+# time (ns) before it, then in earlier stretches, each longer by a factor.
 _SHALLOW, _STRETCH, _STRETCH_FACTOR = 3, 600_000_000_000, 8
 # Conditions that resolve a name to a trajectory, in this order, so that a short trajectory id in a
 # table is never ambiguous because of a trace with a similar id.
@@ -102,8 +102,8 @@ class ReadPages:
 
     Attributes:
         size: The number of trajectories on the next page, by the width of the last page.
-        max_ranges: The most ranges of times that a page is read in: 1 for trajectories that are
-            spread evenly, where each range would only cost one more query.
+        max_ranges: The most ranges of times for the queries of a page. It is 1 for trajectories
+            that are spread evenly, because each range would only need another query.
     """
 
     size: int = _FIRST_PAGE
@@ -127,10 +127,10 @@ class Trajectories:
         trace_ids: Sequence[str],
         times: Sequence[Range] = (EVERYWHERE,),
     ) -> list[str]:
-        """Store the trajectories of some traces; one that has changed becomes a new revision.
+        """Store the trajectories of some traces; a changed trajectory becomes a new revision.
 
         Args:
-            trajectories: All trajectories of the traces. Others that are stored are superseded.
+            trajectories: All trajectories of the traces. Other stored ones are superseded.
             trace_ids: The traces.
             times: The times (ns) when their spans begin. Every trajectory overlaps one.
 
@@ -164,8 +164,8 @@ class Trajectories:
     def add(self, trajectories: Sequence[Trajectory]) -> list[str]:
         """Store trajectories that were reconstructed elsewhere, unless they are stored already.
 
-        A trajectory longer than the stored one becomes a new revision, as when a session goes on;
-        unless the store has its spans, which are more complete.
+        A trajectory that is longer than the stored one becomes a new revision, as when a session
+        goes on. If the store has spans of it, the stored one stays: the spans are more complete.
 
         Returns:
             The ids of the trajectories that are new or have grown.
@@ -272,7 +272,7 @@ class Trajectories:
         return keys if selection.limit is None else keys.slice(max(0, len(keys) - selection.limit))
 
     def at(self, keys: pa.Table, pages: ReadPages | None = None) -> Iterator[Trajectory]:
-        """Yield current trajectories with their histories, reading only rows of their times.
+        """Yield current trajectories with their histories, reading only rows with their times.
 
         Args:
             keys: A table of `keys`. Trajectories that were deleted since are left out.
@@ -420,7 +420,7 @@ class Trajectories:
         """The links of some trajectories and of all their histories.
 
         Histories are looked up in stretches of time before the trajectories, each longer than the
-        last. A history that began elsewhere before it changed ends its lineage.
+        last. If a history began elsewhere before it changed, its lineage ends there.
 
         Args:
             starts: When the trajectories begin (ns), by id.
@@ -474,7 +474,7 @@ class Trajectories:
         return {row["trajectory_id"]: row for row in rows_of(table)}
 
     def get(self, name: str) -> Trajectory:
-        """The current trajectory that an id, or the beginning of one, names.
+        """The current trajectory whose id is, or begins with, a name.
 
         Args:
             name: The id of a trajectory, or else of one of its traces or its root span.

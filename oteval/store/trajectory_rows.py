@@ -1,7 +1,7 @@
 """Trajectories and messages as rows of the table ``trajectories``, and back, without loss.
 
-A row holds the messages after its history, the run that it follows; a trajectory is built from its
-row and its history. The columns from `roles` on are the signature; see `signature`.
+A row contains the messages after its history, the run that it follows. A trajectory is built from
+its row and its history. The columns from `roles` on are the signature; see `signature`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ __all__ = [
 
 _TEXT, _BIG, _INT = pa.string(), pa.int64(), pa.int32()
 _TEXTS = pa.list_(pa.string())
-# Columns that older rows lack. They count for the fingerprint only where they say something, so
-# that a run that was stored before stays the same revision.
+# Columns that older rows lack. They count for the fingerprint only if they are not empty, so a run
+# that was stored before stays the same revision.
 _NEWER_COUNTS = (
     *("cache_write_tokens", "reasoning_tokens", "input_audio_tokens", "output_audio_tokens"),
 )
@@ -212,7 +212,7 @@ def _fingerprint(row: Mapping[str, Any]) -> str:
 
 
 def _int64(tokens: int) -> int:
-    """A count that a column can hold; spans may claim any number."""
+    """A count that fits a column; spans may claim any number."""
     return max(-_MAX_INT64, min(tokens, _MAX_INT64))
 
 
@@ -325,7 +325,7 @@ def message_fields(message: Message) -> dict[str, Any]:
 
 
 def _call_fields(call: ToolCall) -> dict[str, Any]:
-    # Few calls are the provider's; the others are stored as before the field was added.
+    # Few calls are executed by the provider; other calls are stored as before the field was added.
     executed_by = {"executed_by": call.executed_by} if call.executed_by else {}
     return {
         "name": call.name,
@@ -356,7 +356,7 @@ def call_arguments(messages: str, count: int) -> list[Any] | None:
 
 
 def message_of(json_fields: Mapping[str, Any]) -> Message:
-    """The message that `message_fields` gave these fields for."""
+    """The message for which `message_fields` returned these fields."""
     if "tool_calls" not in json_fields and "parts" not in json_fields:
         return Message(**json_fields)
     calls = tuple([ToolCall(**call) for call in json_fields.get("tool_calls", ())])

@@ -22,7 +22,7 @@ TOKEN_COLUMNS = (
 def all_input(row: str) -> str:
     """The expression for all input tokens of a row of ``trajectories``.
 
-    Runs that older versions stored may have cached tokens beside the input; see `Price.cost`.
+    Runs that older versions stored may count cached tokens outside of the input; see `Price.cost`.
 
     Args:
         row: The table or its alias, with a dot, or "".
@@ -43,7 +43,7 @@ TOKEN_SUMS = ", ".join(
 
 
 def usage_of(row: Mapping[str, Any]) -> Usage:
-    """The usage that the columns of a row have; a missing number is 0."""
+    """The usage in the columns of a row; a missing number is 0."""
     numbers = {name: int(row.get(name) or 0) for name in TOKEN_COLUMNS}
     return Usage(**numbers, model_calls=int(row.get("model_calls") or 0))
 

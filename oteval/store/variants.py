@@ -32,7 +32,7 @@ __all__ = ["TOOL_SEQUENCE", "Period", "VariantCounts", "Variants"]
 _BATCH = 1000
 _HOUR = 3600 * 10**9
 _DAY = 24 * _HOUR
-# The lengths of periods (ns); the first that gives at most 48 periods is used.
+# The lengths of periods (ns). The first length with at most 48 periods is used.
 _LENGTHS = (_HOUR, _DAY, 7 * _DAY, 28 * _DAY, 364 * _DAY)
 _MOST_PERIODS = 48
 
@@ -120,7 +120,7 @@ class Period(NamedTuple):
     """A period of time, and how many of the selected runs began in it.
 
     Attributes:
-        start_ns: Its begin.
+        start_ns: Its start.
         length_ns: Its length.
         runs: The number of runs.
     """
@@ -136,7 +136,7 @@ class VariantCounts(NamedTuple):
     Attributes:
         runs: How many runs were selected.
         variants: How many variants they have.
-        periods: The time of the runs, in periods of equal length; the last has the last run.
+        periods: The time of the runs, in periods of equal length. The last period has the last run.
             Empty if no run has a time.
         rows: The variants, most frequent first, then by their first run. Each has `tools`,
             `count`, `errors` (runs with a failed call), `passed`, `failed` and `evaluator_errors`

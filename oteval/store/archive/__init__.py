@@ -6,7 +6,7 @@ began; its bucket is ``md5_number_lower(trace_id) % 16``. Trajectories and score
 database.
 
 Rows move in parts of a few thousand (`parts`). The files of a part are announced in the database,
-written, synced and read back. If they hold exactly the rows of the part, one transaction deletes
+written, synced and read back. If they contain exactly the rows of the part, one transaction deletes
 these rows and makes the files count. A process may be killed at any moment: each row is then either
 in the database or in a file that counts. `files` has the rules for writing, `reader` reads.
 
@@ -32,7 +32,7 @@ from .reader import SCHEMAS, ArchiveReader
 __all__ = ["Archive", "ArchiveReader", "ArchiveReport"]
 
 _ATTEMPTS = 3
-# The columns of each table that hold a conversation's id and a time.
+# For each table, the columns of a conversation's id and of a time.
 _INDEXED = {"spans": ("conversation_id", "start_ns"), "logs": (None, "time_ns")}
 
 
@@ -105,8 +105,8 @@ class Archive:
             should_stop: Called before each part; a true result ends the move.
 
         Raises:
-            StoreError: The folder cannot be written, a file does not hold the rows written to it,
-                or another process archives into the folder. Parts moved before stay moved.
+            StoreError: The folder cannot be written, a file does not contain the rows written to
+                it, or another process archives into the folder. Parts moved before stay moved.
         """
         total = ArchiveReport()
         root = Path(folder).absolute()
@@ -125,8 +125,8 @@ class Archive:
     def remove(self, trace_ids: Sequence[str]) -> dict[str, int]:
         """Delete the rows of some traces from the archive.
 
-        Each file with such rows is replaced by one without them. If the process is killed, the next
-        call removes the leftover files.
+        Each file with such rows is replaced by a file without them. If the process is killed, the
+        next call removes the leftover files.
 
         Returns:
             The number of ``spans`` and ``logs`` deleted.
@@ -241,7 +241,7 @@ class Archive:
     def _rewrite(
         self, folder: ArchiveFolder, kind: str, path: str, trace_ids: Sequence[str]
     ) -> int:
-        """Replace a file by one without some traces; return the number of rows removed."""
+        """Replace a file by a file without some traces; return the number of rows removed."""
         import pyarrow.compute as pc  # takes a tenth of a second, and few commands need it
 
         table = self._reader.read(path, kind)

@@ -22,7 +22,7 @@ _ROW_GROUP = 1024
 
 
 class ArchiveFile(NamedTuple):
-    """A file of the archive, with its number in ``archived_files``; it holds spans or logs."""
+    """A file of the archive, with its number in ``archived_files``; it contains spans or logs."""
 
     number: int
     path: Path
@@ -30,18 +30,17 @@ class ArchiveFile(NamedTuple):
 
 
 class ArchiveFolder:
-    """An archive's folder that this process, and no other, may write to while a block lasts.
+    """An archive's folder that only this process may write to while a block lasts.
 
     The rules:
 
-    - Whoever writes to a folder holds an exclusive lock on ``FOLDER/.lock``. A second process is
-      refused at once; the operating system releases the lock of a killed process. Readers need no
-      lock, because a file that counts never changes.
+    - A process that writes to a folder has an exclusive lock on ``FOLDER/.lock``. A second process
+      is refused at once; the operating system releases the lock of a killed process. Readers need
+      no lock, because a file that counts never changes.
     - A file is announced in ``archived_files`` with the state ``writing`` before it is created. The
       transaction that moves its rows changes the state to ``kept``, so it counts.
-    - A file that was replaced has the state ``deleting`` from the transaction in which its
-      replacement counts.
-    - Files in the states ``writing`` and ``deleting`` are therefore leftovers for the holder of the
+    - The transaction that makes a replacement count gives the replaced file the state ``deleting``.
+    - Files in the states ``writing`` and ``deleting`` are therefore leftovers for the owner of the
       lock. `recover` removes them; entering the block does so first.
 
     Args:
@@ -121,7 +120,7 @@ class ArchiveFolder:
         self._forget(file.number)
 
     def write(self, file: ArchiveFile, table: pa.Table) -> int:
-        """Write a file that is complete or missing, and check that it holds the rows it was given.
+        """Write a file that is complete or missing, and check that it contains exactly these rows.
 
         Returns:
             Its size (bytes).
@@ -172,12 +171,12 @@ def unfinished_files(connection: duckdb.DuckDBPyConnection, base: Path) -> list[
 
 
 def root_of(path: Path) -> Path:
-    """The archive's folder, which has a file's folders for the date and the bucket."""
+    """The archive's folder of a file, above the folders for the date and the bucket."""
     return path.parent.parent.parent
 
 
 def _free_path(folder: Path, kind: str, file_number: int) -> Path:
-    """An unused path, since the folder may also hold files of another database."""
+    """An unused path, since the folder may also contain files of another database."""
     path = folder / f"{kind}-{file_number:08}.parquet"
     extra = 0
     while path.exists():

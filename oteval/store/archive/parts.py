@@ -15,7 +15,7 @@ __all__ = ["ArchivePart", "archive_parts", "day_folder"]
 
 _BUCKETS = 16
 _DAY = 86_400 * 1_000_000_000
-# A part is moved in one transaction; it has at most so many rows and so many bytes of content.
+# The most rows, and the most bytes of content, of a part, which is moved in one transaction.
 _MAX_ROWS = 8192
 _MAX_BYTES = 128 << 20
 _LOG_TIME = "coalesce(nullif(time_ns, 0), observed_ns, 0)"
@@ -69,7 +69,7 @@ def day_folder(part: ArchivePart) -> str:
 def archive_parts(connection: duckdb.DuckDBPyConnection, before_ns: int) -> Iterator[ArchivePart]:
     """Yield the parts of everything that ended before a time and is reconstructed.
 
-    Each part is looked up when it is asked for, so that it may be moved before the next.
+    Each part is looked up when it is requested, so that the previous part may be moved before.
     """
     last_seq = done_by_all_stages(connection)
     days = connection.execute(
@@ -92,7 +92,7 @@ def archive_parts(connection: duckdb.DuckDBPyConnection, before_ns: int) -> Iter
 def _parts_of_traces(
     connection: duckdb.DuckDBPyConnection, day: int, before_ns: int, last_seq: int
 ) -> Iterator[ArchivePart]:
-    """Yield the parts of the traces that began on a day and of which every span is old."""
+    """Yield the parts of the traces that began on a day and have only old spans."""
     rows = connection.execute(
         f"""
         SELECT md5_number_lower(trace_id) % {_BUCKETS} AS bucket, trace_id,
@@ -118,7 +118,7 @@ def _parts_of_traces(
 def _parts_of_logs(
     connection: duckdb.DuckDBPyConnection, day: int, before_ns: int, last_seq: int
 ) -> Iterator[ArchivePart]:
-    """Yield the parts of log records of a day that have no trace, or one without spans here."""
+    """Yield the parts of log records of a day without a trace, or without spans of it here."""
     first_ns, until_ns = day * _DAY, min((day + 1) * _DAY, before_ns)
     rows = connection.execute(
         f"""

@@ -1,7 +1,7 @@
-"""Reads archived spans and log records: those of some traces, or all of them.
+"""Reads archived spans and log records, of some traces or of all.
 
-The database says which files there are. pyarrow reads them in the process that asks, because the
-connections of DuckDB can reach no file but the database.
+The database lists the files. pyarrow reads them in the calling process, because the connections of
+DuckDB can reach no file but the database.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ArchiveReader:
         )
 
     def unreachable(self, trace_ids: Sequence[str]) -> set[str]:
-        """Return those of some traces that have rows in missing files."""
+        """Return which of some traces have rows in missing files."""
         unreachable_traces: set[str] = set()
         for kind in SCHEMAS:
             for path, traces in self.files(kind, trace_ids):

@@ -36,7 +36,7 @@ def applied(connection: duckdb.DuckDBPyConnection) -> int:
     try:
         return number(connection, "SELECT coalesce(max(number), 0) FROM main.migrations")
     except (duckdb.BinderException, duckdb.CatalogException):
-        # Another program's table, or none. Asking `duckdb_columns()` first takes 25 ms.
+        # Another program's table, or none. A query of `duckdb_columns()` first would take 25 ms.
         return 0
 
 
@@ -45,7 +45,8 @@ def migrate(
 ) -> None:
     """Apply the missing migrations to a database.
 
-    A new database gets all of them in one transaction, another one each in a separate one.
+    A new database gets all of them in one transaction. An older database gets each in a separate
+    transaction.
 
     Args:
         connection: A connection with the database as its current one.
@@ -64,7 +65,7 @@ def migrate(
         )
     missing = [(position, text) for position, text in _scripts().items() if position > done]
     if is_new:
-        # A transaction is a write to the disk, and nobody needs one of the states between.
+        # Each transaction is a write to the disk, and nobody needs the states between them.
         _apply(connection, missing)
         declare_compression(connection, name)
         return

@@ -8,10 +8,9 @@
 - `plan_deletion` and `delete_traces` delete traces; `delete_expired` and `archive_due` apply the
   retention periods of a configuration.
 
-Each stage owns its logic; this package only connects them, and decides which stored
-verdicts are used again. The classes and functions of `oteval.evaluators`
-and `oteval.reconstruct` in `__all__` are part of the results of these functions, or of the views on
-them.
+Each stage owns its logic. This package only connects the stages, and decides which stored verdicts
+are used again. The classes and functions of `oteval.evaluators` and `oteval.reconstruct` in
+`__all__` are part of the results of these functions, or of the views on them.
 """
 
 import lazy_loader

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 IDENTIFIER = "oteval:"
-"""The identifiers of all annotations by oteval begin so."""
+"""The identifiers of all annotations by oteval begin with this text."""
 AnnotatorKind = Literal["LLM", "CODE"]
 _GROUP = "oteval.backends"
 
@@ -43,8 +43,8 @@ class Annotation:
         label: The verdict as a word, or "".
         explanation: The reason, or "".
         metadata: The evaluator's version and the run's id, as texts.
-        is_withdrawal: Whether it says that a verdict no longer counts. Where the backend has no
-            annotation, there is nothing to withdraw, and none is written.
+        is_withdrawal: Whether it withdraws a verdict that no longer counts. If the backend has no
+            annotation to withdraw, none is written.
     """
 
     trace_id: str
@@ -65,8 +65,8 @@ class PushReport:
 
     Attributes:
         written: The annotations that were written or changed.
-        unchanged: Those that the backend had already.
-        unknown: Those whose span or trace the backend does not have.
+        unchanged: The annotations that the backend had already.
+        unknown: The annotations whose span or trace the backend does not have.
         errors: The scores that were left out because their evaluator failed.
         not_evaluated: The scores that were left out because they have neither score nor verdict.
     """
@@ -88,16 +88,16 @@ class AnnotationTarget(Protocol):
     url: str
 
     def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
-        """Write those annotations that the backend lacks or has with other content.
+        """Write the annotations that the backend lacks or has with other content.
 
-        A withdrawal replaces an annotation, or removes it, and is not written without one.
+        A withdrawal replaces or removes an annotation. Without an annotation, it is not written.
 
         Args:
             annotations: The annotations, a few hundred at most.
             report: Counts them.
 
         Returns:
-            Those whose span or trace the backend does not have.
+            The annotations whose span or trace the backend does not have.
 
         Raises:
             BackendError: The backend refuses a request.
@@ -111,8 +111,8 @@ def withdrawal_of(score: Score, reason: str = "") -> Annotation:
     """The annotation that replaces the verdict of an earlier score of the same version.
 
     Args:
-        score: The score without a verdict, or the earlier one.
-        reason: Why that does not count; by default the status and comment of the score.
+        score: The score without a verdict, or the earlier score.
+        reason: Why the verdict does not count; by default the status and comment of the score.
     """
     text = reason or f"{score.status}: {score.comment}"
     return replace(
@@ -156,7 +156,7 @@ def open_target(
         name: The name of the entry point, such as ``phoenix``.
         url: The base URL, or None for the one that the backend's own tools use.
         headers: Further headers of every request.
-        environment: The environment variables, from which the key comes.
+        environment: The environment variables, which contain the key.
         timeout: The longest wait (s) for an answer.
         patience: How long (s) a request is repeated while the backend is away.
 

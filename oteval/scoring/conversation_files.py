@@ -1,7 +1,7 @@
 """Runs as files that other tools read: examples for fine-tuning, and ATIF trajectories.
 
-A run with content that was not captured, cut or redacted makes no example: a model would learn from
-text that nobody wrote.
+A run is left out of the examples if some of its content was not captured, or was cut or redacted: a
+model would learn from text that nobody wrote.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class ExportCount:
     """How many runs were exported.
 
     Attributes:
-        written: Those in the file.
-        incomplete: Those that were left out, because content is missing from them.
+        written: The runs in the file.
+        incomplete: The runs that were left out, because content is missing from them.
     """
 
     written: int = 0
@@ -77,7 +77,7 @@ def export_sft(
         store: The store.
         out: The text stream to write to.
         selection: The runs.
-        verdicts: The verdicts that they must have.
+        verdicts: The verdicts that the runs must have.
     """
     count = ExportCount()
     for trajectory, scores in scored_trajectories(store, selection):
@@ -100,8 +100,8 @@ def _is_complete(trajectory: Trajectory) -> bool:
 def as_example(trajectory: Trajectory) -> dict[str, Any]:
     """A run as an example in OpenAI's chat form: ``messages``, and ``tools`` if it had any.
 
-    The messages are those of the whole conversation up to the end of the run. Reasoning is left
-    out, as in the requests of a chat.
+    The messages are the messages of the whole conversation up to the end of the run. Reasoning is
+    left out, as in the requests of a chat.
     """
     example: dict[str, Any] = {
         "messages": [_chat_message(message) for message in trajectory.messages]
@@ -145,7 +145,7 @@ def export_atif(
         store: The store.
         folder: The folder, which is made.
         selection: The runs.
-        verdicts: The verdicts that they must have.
+        verdicts: The verdicts that the runs must have.
 
     Raises:
         OSError: A file cannot be written.
@@ -215,7 +215,7 @@ def _steps(trajectory: Trajectory) -> Iterator[dict[str, Any]]:
 def _results_of(
     steps: Sequence[tuple[int, Message, list[Message]]], result: Message
 ) -> list[Message] | None:
-    """Where a result belongs: with its call, or else with the calls right before it."""
+    """Where a result belongs: with its call, or else with the calls directly before it."""
     for _, message, results in reversed(steps):
         if result.tool_call_id in {call.id for call in message.tool_calls if call.id}:
             return results
@@ -225,7 +225,7 @@ def _results_of(
 
 
 def _step(message: Message, results: Sequence[Message], number: int) -> dict[str, Any]:
-    if message.role == "tool":  # a result whose call stands nowhere
+    if message.role == "tool":  # a result without a call
         return {"source": "system", "message": "", "observation": _observation([message], [])}
     step: dict[str, Any] = {
         "source": _SOURCES.get(message.role, "system"),

@@ -1,20 +1,20 @@
-"""Decide pages of runs: the one engine that asks evaluators, whatever yields the runs.
+"""Decide pages of runs: the only engine that calls evaluators, for all sources of runs.
 
-An evaluator has one body, `evaluate`. Each is asked in up to three steps, and every step takes the
-runs that the one before could not decide:
+An evaluator has one body, `evaluate`. Each evaluator has up to three steps. A step takes the runs
+that the previous step could not decide:
 
-1. by their columns, once for all runs of a page that agree in them;
-2. by the arguments of calls that it asked for, once for each different case;
+1. by their columns, once for all runs of a page that have the same columns;
+2. by the arguments of calls that the evaluator requests, once for each different case;
 3. with the whole run, by `PreparedEvaluator.score`.
 
-A partly known run raises `oteval.evaluators.outline.Unread` where the evaluator reads more, so that
-a result without it equals the whole run's. Evaluators that may take long, and evaluators that ask
-for no columns, begin with step 3.
+If a run is partly known, `oteval.evaluators.outline.Unread` is raised where the evaluator reads
+more. A result without it therefore equals the result for the whole run. Evaluators that may take
+long, and evaluators that need no columns, begin with step 3.
 
 A feed yields the pages, evaluates the runs that are left (`DecidedRuns.undecided`), and takes the
 scores: a store (`score_pages`), or live scoring (`oteval.serve.batch_scorer`). Feeds know
-transactions, order, limits and retries; nothing here does. Feeds that have whole runs alone begin
-with step 3: from Arrow tables (`run_scorer`), and experiments, whose runs have the references of
+transactions, order, limits and retries; nothing here does. Some feeds have only whole runs, and
+begin with step 3: Arrow tables (`run_scorer`), and experiments, whose runs have the references of
 their examples (`oteval.scoring.experiments.run_evaluators`).
 """
 
@@ -41,7 +41,7 @@ __all__ = ["DecidedRuns", "Decider", "Page", "StoredVerdicts"]
 StoredVerdicts = Mapping[tuple[str, str, str], Score]
 """Stored verdicts that are used again, by trajectory id, evaluator and version."""
 
-# Instead of the number of a result: the run must be read; the evaluator does not look at it; or
+# In place of the number of a result: the run must be read; the evaluator does not look at it; or
 # arguments of its calls decide.
 _UNDECIDED, _UNWANTED, _OPEN = -1, -2, -3
 _ROWS = SCORE_ROWS.insert(0, pa.field("place", pa.int32()))
@@ -71,7 +71,7 @@ class Page(Protocol):
 
 @dataclass(frozen=True)
 class DecidedRuns:
-    """The runs of a page as far as an evaluator decided them by parts of them.
+    """The runs of a page, as far as an evaluator decided them by their parts.
 
     Attributes:
         rows: The scores of the decided runs as rows, with the run's ``place``.
@@ -117,7 +117,7 @@ def _is_pass(result: EvaluationResult) -> bool:
 
 
 class Decider:
-    """Decides the runs of pages by one evaluator, without reading most of them.
+    """Decides the runs of pages by one evaluator, mostly without reading the runs.
 
     Args:
         prepared: The evaluator.
@@ -137,7 +137,7 @@ class Decider:
         return self._request is None
 
     def decide(self, page: Page, time_ns: int, stored: StoredVerdicts | None = None) -> DecidedRuns:
-        """Decide the runs of a page by their columns, and by the arguments that these leave open.
+        """Decide the runs of a page by columns, and the remaining runs by arguments.
 
         Args:
             page: The runs.
@@ -243,7 +243,7 @@ class _PageOutlines:
         decider: The evaluator.
         outlines: The outlines.
         results: The results.
-        trees: By the number of an outline, the results of its runs that arguments decide.
+        trees: The results of the runs that arguments decide, by the number of their outline.
     """
 
     decider: Decider
@@ -252,7 +252,7 @@ class _PageOutlines:
     trees: dict[int, ArgumentTree] = field(default_factory=dict)
 
     def code(self, number: int) -> int:
-        """The number of the result of an outline's runs, or why there is none."""
+        """The number of the result of an outline's runs, or a code that shows why it has none."""
         outline = self.outlines[number]
         if not outline["is_wanted"]:
             return _UNWANTED
@@ -298,7 +298,8 @@ class _PageOutlines:
 def _runs_of(groups: pa.Table) -> tuple[pa.RecordBatch, pa.Array]:
     """The runs of outlines by place, and the number of each run's outline.
 
-    Ordered by outline, all failures would be adjacent, and a monitor would see a dependence.
+    If they were ordered by outline, all failures would be adjacent, and a monitor would see a
+    dependence.
     """
     lists = groups["runs"].combine_chunks()
     runs = pa.RecordBatch.from_struct_array(lists.flatten())
@@ -310,5 +311,5 @@ def _value(result: EvaluationResult, name: str) -> object:
     if name == "metadata":
         return dumps(dict(result.metadata))
     value = getattr(result, name)
-    # A comment may name a call of the reference whose name has half of a surrogate pair.
+    # A comment may name a call of the reference, and the name may have half of a surrogate pair.
     return encodable(value) if isinstance(value, str) else value

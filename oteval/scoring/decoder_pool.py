@@ -1,8 +1,8 @@
 """Processes that decode the parts of a large file in parallel.
 
 A decoder is a child process: ``python -m oteval.scoring.decoder_process``. It imports only the
-stages that it needs, so that it starts fast. It reads a part as a line of JSON on standard input,
-and writes a line of JSON and two Arrow streams to standard output.
+stages that it needs, so it starts fast. It reads each part as a line of JSON on standard input, and
+writes a line of JSON and two Arrow streams to standard output.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DecodedPart:
     Attributes:
         spans: The spans, numbered from 0.
         logs: The log records, numbered from 0.
-        problems: The parts that were not read; lines count from the beginning of the part.
+        problems: The places that could not be read; lines count from the beginning of the part.
         lines: The number of lines of the part.
     """
 
@@ -90,7 +90,7 @@ def answer(requests: Iterable[bytes], out: IO[bytes]) -> None:
         requests: The lines.
         out: Receives the answers.
     """
-    # Decoding makes millions of objects, of which few form cycles: searching for these takes a
+    # Decoding makes millions of objects, and few of them form cycles: searching for cycles takes a
     # third of the time. So garbage is collected after each part, when few objects are left.
     gc.disable()
     gc.freeze()

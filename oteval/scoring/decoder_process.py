@@ -1,8 +1,8 @@
 """A process that decodes parts of files for `decoder_pool`.
 
-It reads requests on standard input until that ends, and answers on standard output. Each process
-imports all that it needs, so it is kept from importing more: without NumPy, the imports take a
-third of the CPU time.
+It reads requests on standard input until the input ends, and answers on standard output. Each
+process imports all that it needs, so it is prevented from importing more: without NumPy, the
+imports take a third of the CPU time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["leave_out_numpy", "main"]
 
 
 def leave_out_numpy() -> None:
-    """Keep Arrow from importing NumPy, which it does if it can, but needs for NumPy arrays only.
+    """Prevent Arrow from importing NumPy, which it only needs for NumPy arrays.
 
     NumPy takes longer to import than Arrow and the decoders together, and starts threads. Call
-    this in a process that no other code runs in, before Arrow is imported.
+    this in a process that runs no other code, before Arrow is imported.
     """
     if "numpy" not in sys.modules:
         sys.modules["numpy"] = None  # type: ignore[assignment]

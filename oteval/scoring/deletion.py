@@ -43,8 +43,8 @@ def plan_deletion(
     Args:
         store: The store, with its trajectories up to date.
         trace_ids: Complete ids of traces.
-        conversations: Conversation ids, which stand for all of their traces.
-        selection: Trajectories, which stand for all of their traces; None for none.
+        conversations: Conversation ids; all of their traces are deleted.
+        selection: Trajectories; all of their traces are deleted. None for none.
     """
     chosen = set(trace_ids)
     if conversations:

@@ -59,7 +59,7 @@ def score(
     Args:
         store: The store.
         config: The configuration.
-        base: The folder that paths of the configuration are relative to.
+        base: The folder for relative paths in the configuration.
         selection: A filter for trajectories.
         run: The counts to update.
         on_progress: Called with the number of trajectories done.
@@ -148,7 +148,7 @@ class _Scoring:
         self._report()
 
     def rest(self) -> Iterator[Score]:
-        """Yield the scores that judges still give, as they finish."""
+        """Yield the scores that judges still owe, as they finish."""
         for score in self.runs.rest():
             yield self._added(score, self.batch.reached)
             self._report()

@@ -18,8 +18,8 @@ from ..store import Store, is_short_of_memory
 
 __all__ = ["export_jsonl", "export_parquet", "scored_trajectories"]
 
-# Trajectories whose scores are looked up together: on the first page, and on the others. A look-up
-# reads the ids of all stored scores, so that small pages would take time quadratic in the runs.
+# Trajectories whose scores are looked up together: on the first page, and on later pages. A look-up
+# reads the ids of all stored scores, so small pages would take time quadratic in the runs.
 _FIRST_PAGE, _PAGE = 500, 8_000
 
 
@@ -81,7 +81,7 @@ def export_parquet(store: Store, folder: Path) -> dict[str, int]:
 
 
 def _written(store: Store, path: Path, read: Callable[[], pa.RecordBatchReader]) -> int:
-    """Write rows to a file, again from the start with more memory if DuckDB has too little."""
+    """Write rows to a file; start again with more memory if DuckDB has too little."""
     while True:
         try:
             return _write(path, read())

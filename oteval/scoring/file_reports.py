@@ -21,9 +21,9 @@ class FileReport:
         path: The file.
         spans: The number of spans read.
         logs: The number of log records read.
-        traceless_logs: How many of them have no trace id, so that no run can have them.
+        traceless_logs: How many log records have no trace id, so that no run can have them.
         runs: The number of exported runs read.
-        written: How many of them were new, and how many the store already had.
+        written: How many of the items were new, and how many the store already had.
         problems: The first 1,000 parts that could not be read.
         problem_count: The number of all parts that could not be read.
         error: Why the file as a whole could not be read, or "".
@@ -67,12 +67,12 @@ class LoadReport:
 
     @property
     def stored(self) -> int:
-        """How many of them are new in the store."""
+        """How many of the items that were read are new in the store."""
         return sum(file.written.stored for file in self.files)
 
     @property
     def duplicate(self) -> int:
-        """How many of them the store already had."""
+        """How many of the items that were read the store already had."""
         return sum(file.written.duplicate for file in self.files)
 
     @property

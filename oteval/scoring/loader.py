@@ -31,16 +31,16 @@ __all__ = ["FileReport", "LoadReport", "load"]
 # Rows of an insert: whole row groups of the store. DuckDB writes a full group once, in a third of
 # the time that two halves take.
 BATCH = 16_384
-# Bytes of rows from which on the next full row group ends an insert.
+# An insert with at least this size (bytes) ends at the next full row group.
 _BATCH_BYTES = 32 << 20
-# Inserts that may wait or run while the next batch is read, and the bytes of their rows together:
-# while wide rows are inserted, no others are read.
+# The most inserts that wait or run while the next batch is read, and the most bytes of their rows
+# together: while wide rows are inserted, no others are read.
 _MAX_QUEUED, _MAX_QUEUED_BYTES = 1, 48 << 20
 # Bytes of an insert of less than a row group. DuckDB holds all of it twice more for its log.
 _REST_BYTES = 32 << 20
 # The least spans and log records that are read at once.
 CHUNK = 1024
-# Bytes of a file from which on starting processes that decode its parts pays off.
+# From this file size (bytes) on, starting processes to decode its parts pays off.
 PARALLEL_SIZE = 64 << 20
 PART_SIZE = 4 << 20
 # The tables of the Parquet files that `exporter` writes.
@@ -122,7 +122,7 @@ def _take_parts(inserter: _Inserter, file: FileReport, parts: Sequence[FilePart]
 
 
 class _Inserter:
-    """Inserts batches in another thread while the next ones are read."""
+    """Inserts batches in another thread while the next batches are read."""
 
     def __init__(self, store: Store, executor: ThreadPoolExecutor, written: WriteResult) -> None:
         self._store = store

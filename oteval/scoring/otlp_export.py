@@ -37,8 +37,8 @@ class SendReport:
 
     Attributes:
         sent: The number of items that the endpoint accepted.
-        failed: The number that it did not accept.
-        reasons: Why, each reason once; the first five.
+        failed: The number of items that it did not accept.
+        reasons: The first five reasons, each once.
     """
 
     sent: int = 0
@@ -58,7 +58,7 @@ class _BatchSender:
     Args:
         client: The endpoint.
         signal: ``traces`` or ``logs``.
-        patience: Seconds for which a batch is retried before the export is given up.
+        patience: How long (s) a batch is retried before the export is given up.
         on_progress: Called with the number of items done, and the total if it is known.
     """
 
@@ -80,7 +80,7 @@ class _BatchSender:
         body: Callable[[Sequence[Item]], bytes],
         total: int | None = None,
     ) -> None:
-        """Send items batch by batch, as the requests that `body` makes of them."""
+        """Send items batch by batch; `body` makes a request of each batch."""
         for batch in _batches(items):
             self.send(batch, body)
             if self._on_progress:
@@ -136,7 +136,7 @@ def send_spans(
         client: The endpoint.
         selection: The runs whose traces are sent; by default, every stored span is sent.
         with_scores: Whether to add scores to spans as attributes.
-        patience: Seconds for which a batch is retried before the export is given up.
+        patience: How long (s) a batch is retried before the export is given up.
         on_progress: Called with the number of spans done, and the total if it is known.
     """
     sender = _BatchSender(client, "traces", patience, on_progress)
@@ -161,7 +161,7 @@ def send_logs(
         store: The store.
         client: The endpoint.
         selection: The runs whose traces are sent; by default, every stored log record is sent.
-        patience: Seconds for which a batch is retried before the export is given up.
+        patience: How long (s) a batch is retried before the export is given up.
         on_progress: Called with the number of records done, and the total if it is known.
     """
     sender = _BatchSender(client, "logs", patience, on_progress)
@@ -187,7 +187,7 @@ def send_events(
         client: The endpoint.
         selection: The runs whose scores are sent.
         version: The version of oteval, for the instrumentation scope.
-        patience: Seconds for which a batch is retried before the export is given up.
+        patience: How long (s) a batch is retried before the export is given up.
         on_progress: Called with the number of events done.
     """
     sender = _BatchSender(client, "logs", patience, on_progress)

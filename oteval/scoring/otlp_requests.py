@@ -168,7 +168,7 @@ def _value(value: Any) -> AnyValue:
 def _of_mapping(value: Mapping[str, Any]) -> AnyValue:
     """A mapping as an OTLP message.
 
-    The mappings by which the store represents bytes and special floats become these values.
+    Some mappings represent bytes and special floats in the store; they become these values.
     """
     if len(value) == 1:
         ((kind, text),) = value.items()

@@ -21,7 +21,7 @@ __all__ = ["PreparedEvaluator", "prepare"]
 
 @dataclass(frozen=True)
 class PreparedEvaluator:
-    """A scorer and where its references come from."""
+    """A scorer, and the source of its references."""
 
     scorer: Scorer
     references: References
@@ -38,7 +38,7 @@ class PreparedEvaluator:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it asks language models, whose verdicts cost money and are reused."""
+        """Whether it calls language models, whose verdicts cost money and are reused."""
         return self.evaluator.asks_models
 
     def for_example(self, example: Example, *, own_first: bool = False) -> PreparedEvaluator:
@@ -46,7 +46,7 @@ class PreparedEvaluator:
 
         Args:
             example: The example.
-            own_first: Use the example's reference only where the evaluator has none itself.
+            own_first: Use the example's reference only if the evaluator has none itself.
         """
         option = self.evaluator.reference
         if option is None:
@@ -77,12 +77,12 @@ def prepare(
 
     Args:
         config: The configuration.
-        store: Where references by name or trajectory are, and the answers of language models; None
-            if no evaluator needs them.
-        base: The folder that paths of the configuration are relative to.
+        store: The store with references by name or trajectory, and with the answers of language
+            models; None if no evaluator needs them.
+        base: The folder for relative paths in the configuration.
         again: Whether to ask language models again, ignoring cached answers.
         is_budgeted: Whether evaluators keep their own budgets; a server keeps them itself.
-        job: The answers and limits that the processes of a job share, in place of the store's.
+        job: The answers and limits that the processes of a job share; they replace the store's.
 
     Raises:
         ConfigError: A reference or function cannot be loaded, or an option is wrong.
@@ -117,7 +117,7 @@ def prepare(
 
 
 def _with_files(settings: EvaluatorSettings, base: Path) -> Evaluator:
-    """An evaluator with the options that JSON files hold."""
+    """An evaluator with the options from JSON files."""
     evaluator = settings.evaluator
     for option, path in settings.files.items():
         value = read_json(base / path)

@@ -1,7 +1,7 @@
 """Preview traces that just ended: reconstruct them before they are complete, and store nothing.
 
-A preview reads only the recent rows of that trace. It therefore lacks rows that arrive later,
-the earlier turns of its conversation, and its number in it.
+A preview reads only the recent rows of the trace. It therefore lacks rows that arrive later, the
+earlier turns of the conversation, and the number of the turn in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..store import EVERYWHERE, JustEnded, Range, ReadLimit, Store
 
 __all__ = ["preview"]
 
-# The spans of a trace, and the bytes of all of them, above which a trace is not reconstructed.
+# The most spans of a trace, and the most bytes of all of them, for which it is reconstructed.
 _MOST_SPANS, _MAX_BYTES = 500, 16 << 20
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def preview(store: Store, traces: Sequence[JustEnded]) -> Mapping[str, Trajector
 def _read(
     store: Store, traces: Sequence[JustEnded]
 ) -> tuple[dict[str, list[Span]], dict[str, list[LogRecord]]]:
-    """The recent rows of traces, by trace; none of a trace with too many bytes."""
+    """The recent rows of traces, by trace. A trace with too many bytes has none."""
     if not traces:
         return {}, {}
     names = [trace.trace_id for trace in traces]

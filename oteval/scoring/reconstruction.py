@@ -1,7 +1,7 @@
 """Reconstruct the trajectories of stored traces, and store them.
 
 Traces that belong together are reconstructed together: the traces of a conversation, and traces
-that `Store.related` finds by their contents. The latter are only known once the first are
+that `Store.related` finds by their contents. Related traces are only known once the first are
 reconstructed, so traces are added until nothing new is found.
 """
 
@@ -41,19 +41,20 @@ __all__ = [
     "refresh_traces",
 ]
 
-# The longest time between a model call and a tool run that it asked for in a separate trace.
+# The longest time between a model call and the tool run that it requested, in a separate trace.
 _TOOL_WAIT_NS = 60 * 10**9
-# Traces on the first page, how much larger a page may be than the one before, and the bytes of rows
-# that further pages have about: reconstructing them takes some three times as much.
+# The traces on the first page; the factor by which a page may be larger than the previous page; the
+# approximate bytes of rows of later pages. To reconstruct them takes some three times as much.
 _FIRST_PAGE, _GROWTH = 16, 4
 _PAGE_BYTES = 48 << 20
-# Traces were stored together if one of so many rows between their first and last is theirs.
+# Traces were stored together if at least one of this many rows between their first and last is
+# theirs.
 _TOGETHER = 2
 _log = logging.getLogger(__name__)
 
 
 class TraceLocator(Protocol):
-    """Knows where the rows of traces are, so that not the whole store is searched for them."""
+    """Knows where the rows of traces are, so that the whole store need not be searched."""
 
     def row_ranges(self, traces: Sequence[str], /) -> list[Range] | None:
         """The ranges of row numbers of traces, or None if they are unknown."""
@@ -88,9 +89,9 @@ class RefreshResult(NamedTuple):
         trace_ids: All of the traces.
         times: The ranges of time (ns) that contain their spans' starts.
         changed: The ids of trajectories that are new or have a new revision.
-        without_agent: The traces without a run: they hold neither an agent nor a model call.
+        without_agent: The traces without a run: they contain neither an agent nor a model call.
         read_bytes: The bytes of the rows that were read.
-        read_rows: How many these were.
+        read_rows: The number of these rows.
         rows: The rows of the new and changed trajectories; None if they were not kept.
     """
 
@@ -143,7 +144,7 @@ def refresh(
     Args:
         store: The store.
         on_progress: Called with the number of traces done and the number of all.
-        on_without_agent: Called for each page with the traces without a run, which give no
+        on_without_agent: Called for each page with the traces without a run, which become no
             trajectory.
 
     Returns:
@@ -191,7 +192,8 @@ def explain(store: Store, name: str) -> Explanation:
 
     Args:
         store: The store, with its trajectories up to date.
-        name: The id of a trace, span or trajectory, or the beginning of a trace's or trajectory's.
+        name: The id of a trace, span or trajectory, or the beginning of a trace's or trajectory's
+            id.
 
     Raises:
         NotFound: No id begins with the name, or the ids of several traces do.
@@ -364,7 +366,7 @@ class _LoadedTraces:
     def _reachable(self, names: list[str]) -> list[str]:
         """Return traces, leaving out any with rows in missing files of the archive.
 
-        Their stored trajectories stay. Half of the spans would only give worse ones.
+        Their stored trajectories stay. Half of the spans would only make worse trajectories.
         """
         missing = self._store.spans.unreachable(self._locator.archived(names))
         if missing:
@@ -376,8 +378,8 @@ def _times(spans: Sequence[Span]) -> list[Range]:
     """The ranges of time (ns) that contain the starts of whole traces' spans.
 
     Every run that is rooted in one of the traces has a span of it, and so overlaps one of the
-    times. Traces that were stored together have one range: between them are few other runs, and
-    DuckDB takes some time for each range.
+    times. Traces that were stored together share one range, because between them are few other
+    runs, and DuckDB takes some time for each range.
     """
     starts: dict[str, list[int]] = defaultdict(list)
     for span in spans:
@@ -452,7 +454,7 @@ def _related_by_calls(
     for trajectory in trajectories:
         keys[trajectory.agent == ""].update(trajectory.call_keys)
     # Two recordings of a call overlap, and so do the runs that contain them. A tool in a separate
-    # trace starts soon after the call that asked for it.
+    # trace starts soon after the call that requested it.
     times = merge_ranges(
         [
             Range(trajectory.start_ns - _TOOL_WAIT_NS, trajectory.end_ns + _TOOL_WAIT_NS)

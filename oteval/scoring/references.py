@@ -1,4 +1,4 @@
-"""Where an evaluator's references come from: a file, the store, or a dataset by case."""
+"""The source of an evaluator's references: a file, the store, or a dataset by case."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _LONGEST_CASE = 80
 
 
 class References:
-    """Where an evaluator's reference for a trajectory comes from.
+    """The source of an evaluator's references for trajectories.
 
     Attributes:
-        fingerprint: A hash of all of them, part of the evaluator's version.
+        fingerprint: A hash of all references, part of the evaluator's version.
         possible: The references that runs may have.
         attribute: The attribute of a run that names its reference, or "".
-        needs_messages: Whether only a run's messages tell its reference.
+        needs_messages: Whether a run's reference depends on its messages.
     """
 
     fingerprint = ""
@@ -81,7 +81,7 @@ class OfExample(References):
         example: The example.
         own: The evaluator's references.
         form: Whether references are messages or the steps of a graph.
-        own_first: Use the example's only where the evaluator has none.
+        own_first: Use the example's reference only if the evaluator has none.
     """
 
     def __init__(self, example: Example, own: References, form: _Kind, *, own_first: bool) -> None:
@@ -94,7 +94,7 @@ class OfExample(References):
             if isinstance(value, (list, Mapping)) and value:
                 reference = _READ[self.form](self.example.id, value, "the example")
         except ConfigError as error:
-            # Other outputs than a trajectory are for functions.
+            # Outputs other than a trajectory are for functions.
             if set(value) == {"any"}:
                 return None, f"reference_outputs of example {self.example.id}: {error}"
         if reference is not None and not self.own_first:
@@ -104,7 +104,7 @@ class OfExample(References):
 
 
 class _NoExample(References):
-    """The reference of a run's example, for which experiments put `OfExample`."""
+    """A run's reference from an example; experiments put `OfExample` in its place."""
 
     fingerprint = "example"
 
@@ -178,7 +178,7 @@ def _named(reference: Reference, name: str) -> list[Reference]:
 
 
 def _case_name(value: Any, key: str) -> str:
-    """A case as cases are compared; in a question, white space does not count."""
+    """A case in the form for comparison; in a question, white space does not count."""
     return normal_text(str(value)) if key == QUESTION else str(value)
 
 
@@ -206,10 +206,10 @@ def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
 
 
 def read_messages(path: Path) -> Reference:
-    """The reference that a JSON file of messages holds.
+    """The reference in a JSON file of messages.
 
     Raises:
-        ConfigError: The file cannot be read, or holds no messages.
+        ConfigError: The file cannot be read, or contains no messages.
     """
     return _reference(path.stem, read_json(path), str(path))
 
@@ -224,12 +224,12 @@ def read_json(path: Path) -> Any:
 
 
 def _reference(name: str, value: Any, source: str) -> Reference:
-    """A reference of messages; ``{"any": [...]}`` has several."""
+    """A reference of messages; ``{"any": [...]}`` contains several."""
     return _several(name, value, source, _messages)
 
 
 def _graph(name: str, value: Any, source: str) -> Reference:
-    """A reference of steps; ``{"any": [...]}`` has several."""
+    """A reference of steps; ``{"any": [...]}`` contains several."""
     return _several(name, value, source, _steps)
 
 
@@ -255,7 +255,7 @@ def _messages(name: str, value: Any, source: str) -> Reference:
 
 
 def _steps(name: str, value: Any, source: str) -> Reference:
-    # This imports judges as well.
+    # This also imports judges.
     from ..evaluators import read_turns
 
     try:
@@ -280,11 +280,11 @@ def _json(text: str, source: str) -> Any:
 
 
 def references_of(settings: EvaluatorSettings, store: Store | None, base: Path) -> References:
-    """Where the references of an evaluator come from.
+    """The sources of the references of an evaluator.
 
     Args:
         settings: The evaluator's settings.
-        store: Where references by name or trajectory are; None without any.
+        store: The store with references by name or trajectory; None without any.
         base: The folder that paths are relative to.
 
     Raises:
@@ -319,7 +319,7 @@ def _source_name(source: ReferenceSource) -> str:
 def _references_from(
     source: ReferenceSource, form: _Kind, store: Store | None, base: Path, *, is_whole: bool
 ) -> References:
-    """Where one reference comes from.
+    """The source of one reference.
 
     Raises:
         ConfigError: A file cannot be read, or a graph that was found has no steps.
@@ -349,9 +349,9 @@ def reference_of_run(
     Args:
         run: The run.
         config: The configuration.
-        store: Where references by name or trajectory are.
+        store: The store with references by name or trajectory.
         base: The folder that paths are relative to.
-        evaluator: The evaluator whose reference is wanted; by default the first that has one.
+        evaluator: The evaluator whose reference is wanted; by default the first with one.
 
     Returns:
         The name of the evaluator, and its reference.
@@ -378,16 +378,16 @@ def reference_of_run(
 def compared_reference(
     reference: Reference, run: Trajectory, evaluator: str, store: Store
 ) -> Reference:
-    """The reference that the comments on a run are about.
+    """The reference to which the comments on a run refer.
 
     Args:
         reference: The reference of the run.
         run: The run.
         evaluator: The name of the evaluator that compares them.
-        store: The store that has its scores.
+        store: The store with its scores.
 
     Returns:
-        Of several accepted references the one that the run's score names, or else the first.
+        If several references are accepted: the one in the run's score, or else the first.
     """
     if not reference.alternatives:
         return reference
@@ -414,7 +414,7 @@ def _stored_graph(source: StoredReference, store: Store, *, is_whole: bool) -> R
 
 
 def _trajectory_of(name: str, store: Store) -> Trajectory:
-    """The trajectory that a stored reference was made of; it keeps messages alone."""
+    """The trajectory that a stored reference was made of; the reference keeps only messages."""
     source = store.references.get(name).source
     try:
         return store.trajectories.get(source)

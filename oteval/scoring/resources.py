@@ -35,7 +35,7 @@ class JobLimits(NamedTuple):
     Attributes:
         calls: Their calls.
         requests: The limit on all requests; None without one.
-        budget: Returns the budget of an evaluator, given its name and a limit in US dollars.
+        budget: Returns the budget of an evaluator, from its name and a limit in US dollars.
     """
 
     calls: JobCalls
@@ -56,11 +56,11 @@ def resources_of(
 
     Args:
         settings: The evaluator's settings.
-        base: The folder that paths of the configuration are relative to.
-        store: Where the answers of language models are kept; None without models.
+        base: The folder for relative paths in the configuration.
+        store: The store of the answers of language models; None without models.
         again: Whether to ask models again, ignoring cached answers.
         is_budgeted: Whether the evaluator keeps its own budget.
-        job: The answers and limits that the processes of a job share, in place of the store's.
+        job: The answers and limits that the processes of a job share; they replace the store's.
     """
 
     def stored_calls(kind: type[Any]) -> Any:
@@ -110,7 +110,7 @@ def read_text(path: Path) -> str:
 def _importable(folder: Path) -> Iterator[None]:
     """Let functions be imported from beside the configuration, as ``python -m`` would.
 
-    Afterwards the folder comes last: a file there is never imported in place of a package.
+    Afterwards the folder is the last in the path, so a file there never replaces a package.
     """
     name = str(folder.resolve())
     original_path = list(sys.path)

@@ -18,8 +18,8 @@ _HOUR, _DAY = 3600 * _NS, 86_400 * _NS
 def archive_before(retention: Retention, now: int) -> int:
     """The time (ns) before which traces are to be archived.
 
-    It is the beginning of a UTC day, so that the archive grows once a day and by few files; or of
-    an hour, if traces stay in the database for less than a day.
+    It is the beginning of a UTC day, so that the archive grows once a day and by few files. If
+    traces stay in the database for less than a day, it is the beginning of an hour.
 
     Args:
         retention: The configuration.
@@ -45,7 +45,7 @@ def archive_due(
             takes a while.
         retention: The configuration.
         now: The time (ns).
-        base: Base directory for the archive path; by default the database's.
+        base: The folder for a relative archive path; by default the database's folder.
         should_stop: Called between parts of a few thousand rows; a true result ends archiving.
 
     Returns:
@@ -67,7 +67,7 @@ def archive_due(
 def delete_expired(store: Store, retention: Retention, now: int) -> DeletedRows:
     """Delete trajectories, scores and judge calls that are older than the configuration allows.
 
-    Trajectories that a later one continues stay with it. The audit log gets an entry.
+    Trajectories that a later trajectory continues stay with it. The audit log gets an entry.
 
     Args:
         store: The store.

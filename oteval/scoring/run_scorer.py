@@ -1,7 +1,7 @@
 """Score whole runs: the last step of `decide`, and the only one where runs are read anyway.
 
-Judges wait for language models, so that they are asked about several runs at once on threads. All
-other evaluators are called at once.
+Judges wait for language models, so threads judge several runs at once. All other evaluators are
+called directly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RunScorer:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._evaluators, self._salt, self._clock = evaluators, salt, clock
-        # One each: a slow judge takes no calls of another one's.
+        # A separate limit for each judge: a slow judge takes no calls from another judge.
         self._runners: dict[str, Runner[str, Score]] = {
             evaluator.scorer.name: Runner(evaluator.concurrency)
             for evaluator in evaluators

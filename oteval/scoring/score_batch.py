@@ -1,7 +1,8 @@
 """Scores that wait to be written together, in the order of their runs.
 
-Some of a page's scores are made before those of earlier runs, which have to be read first. They are
-written in the order of the runs all the same, because monitors read scores in the order of storage.
+Some scores of a page are made before the scores of earlier runs, which have to be read first. The
+scores are still written in the order of the runs, because monitors read them in the order of
+storage.
 """
 
 from __future__ import annotations

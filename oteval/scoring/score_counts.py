@@ -1,6 +1,6 @@
 """The counts of a scoring, by evaluator, and the gates that they reach.
 
-Verdicts that models were asked for, and those that were used again, are counted as well.
+Verdicts that models were asked for, and verdicts that were used again, are also counted.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ class ScoreCounts:
 
 
 def check_gates(gates: Iterable[Gate], tallies: Mapping[str, Tally]) -> list[GateResult]:
-    """Whether each gate held.
+    """Check whether each gate is reached.
 
     Args:
         gates: The gates of a configuration.
-        tallies: The counts by evaluator. A gate of an evaluator without counts does not hold.
+        tallies: The counts by evaluator. A gate of an evaluator without counts is not reached.
     """
     return [
         check_gate(

@@ -1,6 +1,6 @@
 """Scores as ``gen_ai.evaluation.result`` log events, in the context of the span they are about.
 
-Their instrumentation scope is ``oteval``, so that oteval recognises them when they come back.
+Their instrumentation scope is ``oteval``, so oteval recognises the events if it receives them.
 """
 
 from __future__ import annotations

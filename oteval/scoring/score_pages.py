@@ -1,8 +1,8 @@
-"""Pages of stored runs, decided while the page before is scored.
+"""Pages of stored runs; the next page is decided while the current page is scored.
 
 DuckDB works without the interpreter's lock. One thread decides a page by the columns and arguments
-of its runs, and reads the first undecided runs, while the caller evaluates the page before and
-writes the scores.
+of its runs, and reads the first undecided runs. Meanwhile the caller evaluates the previous page
+and writes its scores.
 """
 
 from __future__ import annotations

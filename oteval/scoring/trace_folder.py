@@ -1,10 +1,11 @@
-"""The folder beside a database in which running agents leave their traces until they are loaded.
+"""The folder beside a database where running agents leave their traces until these are loaded.
 
 Each process appends OTLP/JSON lines to its file with `append_shared`. A loader takes files away
-while the processes run, loads them, and deletes them. Whoever opens the database next loads the
-files of a loader that was killed; spans that were already loaded are dropped as duplicates. Several
-commands may share a folder: their files have different prefixes, and each loads its own and those
-of commands that have ended.
+while the processes run, loads them, and deletes them. If a loader is killed, the next command that
+opens the database loads its files; spans that were already loaded are dropped as duplicates.
+Several commands may share a folder. Their files have different prefixes, and each command loads its
+files and the files of commands that have ended.
+
 While `oteval serve` has the database open, the lines are sent to that server instead. While
 `oteval view` has it open, they are loaded through that process.
 
@@ -55,7 +56,7 @@ class TransferReport:
         server: The URL of the server that took them, or "".
         pages: The URL of the pages of a process that has the database open, or "".
         problems: The first few parts that could not be read, or that the server refused.
-        problem_count: The number of all of these parts.
+        problem_count: The number of all such parts.
         error: Why files are left in the folder, or "".
     """
 
@@ -201,7 +202,7 @@ class TraceFolder:
             path.unlink()
 
     def _files(self) -> Iterator[Path]:
-        """Yield the files of this command, and those of commands that have ended."""
+        """Yield the files of this command, and the files of commands that have ended."""
         with suppress(FileNotFoundError):
             paths = sorted(self.path.iterdir())
             running = {
@@ -214,7 +215,7 @@ class TraceFolder:
                     yield path
 
     def _mark_of(self, prefix: str) -> Path:
-        """The file that a running command holds locked."""
+        """The file that a running command has locked."""
         return self.path / f"{prefix[:-1]}{_RUNNING}"
 
     def _take(self) -> Iterator[Path]:
@@ -287,7 +288,7 @@ def open_patiently(database: str, patience: float) -> Store:
 
 
 def _held(mark: Path) -> int | None:
-    """Hold a mark; None if another command removed it or its empty folder meanwhile."""
+    """Lock a mark; None if another command removed it or its empty folder meanwhile."""
     try:
         descriptor = os.open(mark, os.O_CREAT | os.O_RDWR, 0o600)
     except FileNotFoundError:
@@ -300,7 +301,7 @@ def _held(mark: Path) -> int | None:
 
 
 def _is_held(mark: Path) -> bool:
-    """Whether a running command holds a mark; one of a killed command is removed."""
+    """Whether a running command has a mark locked; the mark of a killed command is removed."""
     try:
         descriptor = os.open(mark, os.O_RDWR)
     except FileNotFoundError:

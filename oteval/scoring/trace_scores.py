@@ -1,8 +1,8 @@
 """Reconstruct and score a batch of whole traces, from Arrow tables to Arrow tables.
 
-This needs no store and keeps nothing, so that any engine that hands out batches can run it. A batch
-holds whole traces, and all traces of each conversation in it. Runs that only their messages or
-their model calls connect are joined if the batch has all of their traces.
+This needs no store and keeps nothing, so that any engine with batches can run it. A batch contains
+whole traces, and all traces of each of its conversations. Some runs are connected only by their
+messages or their model calls. They are joined if the batch has all of their traces.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def score_batch(
     """The trajectories of some traces, and their scores.
 
     Args:
-        spans: Rows of the table ``spans``, in any order. Of several with the same ids, the one with
+        spans: Rows of the table ``spans``, in any order. If several have the same ids, the row with
             the smallest ``seq`` counts.
         logs: Rows of the table ``logs``; None without log records.
         prepared: The evaluators; without any, nothing is scored.
         salt: The setting ``salt``, which decides which runs a sample has.
-        selection: The runs to score. Its limit does not apply: a batch does not know which runs are
-            the latest of all.
+        selection: The runs to score. Its limit does not apply, because a batch does not know which
+            runs are the latest of all.
         time_ns: The time of the scores (ns); now by default.
 
     Raises:

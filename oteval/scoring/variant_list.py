@@ -37,7 +37,7 @@ def variants(
     evaluator: str | None = None,
     top: int | None = None,
 ) -> VariantList:
-    """The tool sequences that runs took, most frequent first.
+    """The tool sequences of runs, most frequent first.
 
     A row has:
 
@@ -47,10 +47,11 @@ def variants(
       ``pass_rate`` and its 95% interval, None if nothing passed or failed;
     - ``cost``: the mean in US dollars at list prices over the ``priced`` runs: one model each,
       with a known price, and known tokens; ``input_tokens``, ``output_tokens``: means over the
-      runs that report them, None if none does;
+      runs that report them, None if no run does;
     - ``seconds``, ``seconds_p95``: the median and the 95% quantile, None without a time;
     - ``first_seen_ns``, ``last_seen_ns``: starts of runs; ``periods``: the count and the share in
-      each period; ``recent_share``, ``earlier_share``: in the last period, and in all before.
+      each period; ``recent_share``, ``earlier_share``: in the last period, and in all earlier
+      periods.
 
     Args:
         store: The store.

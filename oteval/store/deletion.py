@@ -134,7 +134,7 @@ class Deletion:
         Args:
             trace_ids: The traces.
             on_progress: Called with the number of traces done.
-            total: Counts to add to, including those of a part that fails.
+            total: Counts to add to, even for a part that fails.
 
         Raises:
             ArchiveMissing: An archived file with some of the traces is missing.

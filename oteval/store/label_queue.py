@@ -33,7 +33,7 @@ _GIVEN = """
     )
 """
 # Only the newest 200,000 scores are searched for changes of a verdict. A score is near the
-# threshold if it is within 15% of the range of all scores. Variants are those of `variants`: runs
+# threshold if it is within 15% of the range of all scores. Variants are as in `variants`: runs
 # with the same tools and different messages have the same one.
 _QUERIES: dict[Queue, str] = {
     "sample": """

@@ -168,7 +168,7 @@ class RelatedTraces:
 
         Args:
             trace_ids: The traces.
-            times: The times (ns) in which their spans begin. Every run of the traces overlaps one.
+            times: The times (ns) when their spans begin. Every run of the traces overlaps one.
         """
         stored = current_in(
             "SELECT trajectory_id, rev, trace_ids, unnest(trace_ids) AS trace_id "
@@ -228,7 +228,7 @@ class RelatedTraces:
         Args:
             runs: The current runs of the traces, as far as they have no conversation id.
             trace_ids: The traces.
-            times: The times (ns) in which their spans begin. Every run of the traces overlaps one.
+            times: The times (ns) when their spans begin. Every run of the traces overlaps one.
         """
         related_rows: list[tuple[str]] = []
         loaded = pa.table({"trace_id": pa.array(trace_ids, pa.string())})

@@ -260,7 +260,7 @@ class SelectedRuns:
         return self._rows(_FIGURES)[0]
 
     def cases(self) -> tuple[int, int]:
-        """The number of cases, and the number of runs without a pair; 0 without groups."""
+        """The number of cases, and the number of runs that cannot be paired; 0 without groups."""
         if self._marked is None:
             return 0, 0
         (row,) = self._table(_CASES, []).to_pylist()

@@ -498,7 +498,7 @@ class Spans:
 
 
 def _more_complete(again: pa.Table, stored: pa.Table) -> tuple[list[int], list[str]]:
-    """Compare spans that were exported again with those that are stored.
+    """Compare spans that were exported again with the stored spans.
 
     Returns:
         The rows of `again` that replace a stored span, and the ids (``TRACE/SPAN``) of spans that

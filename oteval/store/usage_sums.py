@@ -16,7 +16,7 @@ TOKEN_COLUMNS = (
     *("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens"),
     *("reasoning_tokens", "input_audio_tokens", "output_audio_tokens"),
 )
-"""The columns of tokens; those that newer versions added are NULL in older rows."""
+"""The columns of tokens; columns that newer versions added are NULL in older rows."""
 
 
 def all_input(row: str) -> str:

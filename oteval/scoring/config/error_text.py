@@ -28,7 +28,7 @@ def explain_error(
     """The line number, the key and the remedy, in one line.
 
     Args:
-        error: A validation error; of several faults the first is named.
+        error: A validation error. If it has several faults, the first is named.
         root: The nodes of the file.
         source: The file's name.
         model: The model of the file.
@@ -58,7 +58,7 @@ def _plain(fault: Any) -> str:
 
 
 def _first(faults: Sequence[Any]) -> Any:
-    """The first fault; where a key is missing, the misspelled one if there is one."""
+    """The first fault. If a key is missing, the misspelled key instead, if there is one."""
     first = faults[0]
     if first["type"] == "missing":
         for fault in faults:
@@ -101,7 +101,7 @@ def _nearest(unknown: str, known_names: Sequence[str]) -> str:
 
 
 def _known_keys(model: type[BaseModel], value: Any, key_path: Sequence[Any]) -> list[str]:
-    """The keys that may be written at a place."""
+    """The keys that are allowed at a place."""
     form: Any = model
     for step in key_path:
         form = _form_below(form, step)

@@ -1,7 +1,7 @@
 """An entry of ``evaluators`` in oteval.yaml: common settings, and the options of its type.
 
-The keys of a type are the options of its class (`oteval.evaluators.options`), so that nothing about
-a type is written down here.
+The keys of a type are the options of its class (`oteval.evaluators.options`), so this module
+contains nothing about a type.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class EvaluatorSettings(Strict):
 
     @model_validator(mode="after")
     def _create_evaluator(self) -> Self:
-        """Create the evaluator, without the options that files hold."""
+        """Create the evaluator, without the options in files."""
         values = {
             option.name: getattr(self, _field(option.name))
             for option in _written(self.evaluator_class)
@@ -58,7 +58,7 @@ class EvaluatorSettings(Strict):
 
     @property
     def reference(self) -> ReferenceSource | AnyReference | None:
-        """Where its references come from."""
+        """The source of its references."""
         source: ReferenceSource | AnyReference | None = getattr(self, "reference_source", None)
         return source
 
@@ -69,7 +69,7 @@ class EvaluatorSettings(Strict):
 
     @property
     def files(self) -> Mapping[str, str]:
-        """The paths of JSON files that hold options, by the option's name."""
+        """The paths of JSON files with options, by the option's name."""
         paths = {
             option.name: getattr(self, _field(option.name))
             for option in _written(self.evaluator_class)
@@ -90,7 +90,7 @@ def _field(option: str) -> str:
 
 @cache
 def settings_class(kind: type[Evaluator]) -> type[EvaluatorSettings]:
-    """The settings of an evaluator's class: the common ones and its options."""
+    """The settings of an evaluator's class: the common settings and its options."""
     options: dict[str, Any] = {"type": (Literal[kind.type], ...)}
     if kind.reference is not None:
         required = kind.reference.is_required

@@ -109,7 +109,7 @@ def check_host(url: str) -> None:
     except ValueError:
         is_wrong = True
     if is_wrong:
-        # Not the URL, of which any part may be the secret.
+        # Not the URL: any part of it may be the secret.
         raise ValueError("its host or port is not valid; write http://HOST:PORT/PATH")
 
 
@@ -185,7 +185,7 @@ class Push(Strict):
         return check_headers(value)
 
 
-# In the file a URL alone is enough for each.
+# In the file, a URL alone is enough for each of these.
 EndpointOrUrl = Annotated[
     Endpoint, BeforeValidator(_from_url, json_schema_input_type=Endpoint | str)
 ]

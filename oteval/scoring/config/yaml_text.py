@@ -48,7 +48,7 @@ def read_yaml(text: str, source: str) -> tuple[yaml.Node | None, Any]:
         if root is None:
             return None, None
         _check_size(root, source)
-        # Merging (<<) changes nodes, so the ones for lines are not those for values.
+        # Merging (<<) changes nodes, so the nodes for lines and for values are different.
         value = yaml.load(text, Loader=_Loader)  # noqa: S506  derived from SafeLoader
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -60,7 +60,7 @@ def read_yaml(text: str, source: str) -> tuple[yaml.Node | None, Any]:
     except RecursionError:
         raise ConfigError(f"{source}: nested more than {_MOST_LEVELS} levels deep") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # A value that its own tag or form does not fit, such as `!!int x` or `0x_`.
+        # A value that does not fit its tag or form, such as `!!int x` or `0x_`.
         raise ConfigError(
             f"{source}: a value cannot be read ({error}); put text in quotes"
         ) from error
@@ -86,7 +86,7 @@ def _check_size(root: yaml.Node, source: str) -> None:
 
 
 def _from_the_leaves(root: yaml.Node, source: str) -> Iterator[yaml.Node]:
-    """Yield each node once, after the nodes that it holds."""
+    """Yield each node once, after the nodes inside it."""
     done: set[int] = set()
     open_nodes: set[int] = set()
     stack = [(root, False)]
@@ -112,7 +112,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _refuse_repeated_keys(root: yaml.Node, source: str) -> None:
-    """Refuse a mapping that has a key twice, of which YAML readers keep one silently."""
+    """Refuse a mapping that has a key twice: YAML readers silently keep one of them."""
     for node in _from_the_leaves(root, source):
         if not isinstance(node, yaml.MappingNode):
             continue

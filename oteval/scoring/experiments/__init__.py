@@ -1,8 +1,8 @@
 """Experiments: run a system on a dataset, evaluate and store its runs, and compare experiments.
 
-`evaluate` runs an experiment. `compare` compares two by their scores, with statistics only;
-`evaluate_comparative` asks which run of an example is better. Everything is stored as it happens,
-so that an experiment can be resumed.
+`evaluate` runs an experiment. `compare` compares two experiments by their scores, with statistics
+only; `evaluate_comparative` asks which run of an example is better. Everything is stored as it
+happens, so that an experiment can be resumed.
 """
 
 from __future__ import annotations

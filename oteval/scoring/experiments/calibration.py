@@ -7,7 +7,8 @@ the same verdict; **kappa** is the agreement in excess of chance, given their ba
 by the labelled runs (PPI++). A judge's **self-consistency** is the share of its repeated votes that
 agree with its majority; its **flip rate** is the share of runs with both verdicts.
 
-Runs on which the judge failed, or which it did not evaluate, are counted and left out.
+Runs without a verdict of the judge, because it failed or did not evaluate them, are counted and
+left out.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Consistency:
     Attributes:
         runs: How many runs have several votes.
         votes: How many votes they have.
-        agreeing: The share of votes that are with their run's majority.
+        agreeing: The share of votes that agree with their run's majority.
         flipped: The share of runs with both verdicts.
         interval: The confidence interval of `flipped`.
     """
@@ -186,8 +187,9 @@ def calibrate(
         evaluator: The judge's name.
         version: Its version.
         labels: The labels of people.
-        scores: The judge's current scores by trajectory id, at least those of the labelled runs.
-        verdicts: How many runs the judge passes, and how many it fails; those in `scores` if None.
+        scores: The judge's current scores by trajectory id, at least of the labelled runs.
+        verdicts: How many runs the judge passes, and how many it fails. If None, the verdicts in
+            `scores` are counted.
         confidence: The confidence level of the intervals.
         votes: The judge's repeated verdicts, by trajectory id.
 
@@ -280,7 +282,7 @@ class GrowthPoint:
 
     Attributes:
         labelled: How many runs had a label and a verdict.
-        agreement: The share of them with equal verdicts.
+        agreement: The share of these runs with equal verdicts.
         interval: Its confidence interval.
     """
 

@@ -37,8 +37,8 @@ class ComparativeResults:
         names: The experiments that were compared.
         items: The runs that were compared.
         votes: The answers.
-        unpaired: How many runs were left out: they failed, or another experiment has no run of
-            their example.
+        unpaired: How many runs were left out, because they failed, or because another experiment
+            has no run of their example.
         seed: The random seed for the ranking's intervals.
     """
 
@@ -158,9 +158,9 @@ async def aevaluate_comparative(
     Args:
         experiments: Their results, or their names in the store.
         evaluators: Functions that may name ``inputs``, ``outputs`` (a list), ``reference_outputs``,
-            ``runs`` and ``example``. They return ``{key, scores, comment}``, with the scores by
-            run id or in the order of the runs, or only the list of scores. A function with the
-            attribute ``only_pairs`` is asked about every two of several runs.
+            ``runs`` and ``example``. They return ``{key, scores, comment}``, or only the list of
+            scores. The scores are by run id or in the order of the runs. A function with the
+            attribute ``only_pairs`` is called for every two of several runs.
         order: ``both`` asks twice, the second time in reverse; contradictory answers are a tie.
             ``random`` asks once, in a random order for each example; ``fixed`` asks once, in the
             given order.
@@ -170,10 +170,11 @@ async def aevaluate_comparative(
         experiment_prefix: The beginning of the comparison's name.
         description: A description for people.
         metadata: Anything else to store with the comparison.
-        load_nested: Whether runs of stored trajectories get these, with all their turns, as
-            ``run.trajectory``.
+        load_nested: Whether ``run.trajectory`` of a run contains its stored trajectory, with all
+            its turns.
         name: The comparison's whole name, instead of a prefix.
-        resume: Resume the comparison of that name or prefix. Answers are not asked for again.
+        resume: Resume the comparison of that name or prefix. Questions with an answer are not
+            asked again.
         timeout: Seconds that an evaluator may take; None for no limit.
         store: A store, its path, or None for ``OTEVAL_DB`` or ``oteval.duckdb``.
         on_progress: Called with a `Progress` after each question.

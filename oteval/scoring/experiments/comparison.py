@@ -1,15 +1,15 @@
 """Compare two experiments by their scores, with statistics only.
 
 Runs are paired by example. An example's repetitions are averaged, because they are not independent.
-One procedure gives the interval of each figure's mean difference and its p-value:
-`oteval.evaluators.stats.differences`. For passes and fails, the test is the exact McNemar test. The
+One procedure, `oteval.evaluators.stats.differences`, computes the interval of each figure's mean
+difference and its p-value. For passes and fails, the test is the exact McNemar test. The
 intervals of a comparison have one confidence, 1 - alpha for a single figure, adjusted for all
 figures together (Benjamini-Hochberg, Benjamini-Yekutieli).
 
 The verdict on a figure is ``improved`` or ``regressed`` if its interval excludes 0. Otherwise it
-depends on the minimal detectable difference, which is found with 80% power. If that is at most the
-margin (the smallest difference that matters), the verdict is ``no evidence``; if it is larger, the
-verdict is ``inconclusive``, and more examples are needed.
+depends on the minimal detectable difference, which is found with 80% power. The margin is the
+smallest difference that matters. If the detectable difference is at most the margin, the verdict is
+``no evidence``. If it is larger, the verdict is ``inconclusive``, and more examples are needed.
 
 Failed runs and evaluations have no score and are in no pair; they are counted beside each figure.
 If a target failed on any run, the figure ``completed`` compares how often it did not fail.
@@ -65,9 +65,10 @@ class Difference:
         interval: The interval of `delta`; None if the examples are too few or too similar.
         confidence: The confidence of the interval, the same for all figures of the comparison.
         pairs: How many examples have the figure in both experiments.
-        lost_a: Runs of the first without it, because a run or its evaluation failed.
-        lost_b: Runs of the second without it.
-        test: ``mcnemar`` for passes and fails, otherwise ``gaffke``; they agree on the former.
+        lost_a: Runs of the first without the figure, because a run or its evaluation failed.
+        lost_b: Runs of the second without the figure.
+        test: ``mcnemar`` for passes and fails, otherwise ``gaffke``; both agree on passes and
+            fails.
         only_a: For passes and fails, the examples that only the first passed; None with
             repetitions.
         only_b: The examples that only the second passed.
@@ -137,8 +138,9 @@ class Comparison:
 
     Attributes:
         a: The first experiment, the baseline.
-        b: The second; its examples have the ids of those of the first with the same question.
-        differences: One for each figure that both have.
+        b: The second. Its examples have the ids of the examples of the first with the same
+            question.
+        differences: A difference for each figure that both experiments have.
         only_a: Figures that only the first has.
         only_b: Figures that only the second has.
         alpha: The false discovery rate.
@@ -163,12 +165,12 @@ class Comparison:
 
     @property
     def unverified(self) -> list[str]:
-        """The figures of the first that the second has no verdict for, though it was evaluated."""
+        """The figures of the first without a verdict in the second, though it was evaluated."""
         evaluated = self.b.feedback()
         return [key for key in self.only_a if key in evaluated]
 
     def title_of(self, example_id: str) -> str:
-        """The readable name of an example of both; its id if it is unknown."""
+        """The readable name of an example in both experiments; its id if it is unknown."""
         rows = (row for row in self.b if row.example.id == example_id)
         row = next(rows, None)
         return example_id if row is None else row.example.title
@@ -200,12 +202,12 @@ def compare(
 
     Args:
         a: The results of the baseline, or the name of a stored experiment.
-        b: The results to compare with it, or a name.
+        b: The results to compare with the baseline, or a name.
         alpha: The false discovery rate.
         power: The power for the minimal detectable difference.
         margin: The smallest difference that matters, for all figures or by key; by default 0.05
             for figures from 0 to 1, and 5% of the baseline's mean for all others.
-        lower_is_better: The figures where less is better.
+        lower_is_better: The figures that improve when they get smaller.
         store: The store that has experiments by name.
 
     Raises:
@@ -323,7 +325,7 @@ class _PairedFigure:
 
     @cached_property
     def are_verdicts(self) -> bool:
-        """Whether each example passes or fails, without repetitions that differ."""
+        """Whether each example passes or fails, and no repetitions of it differ."""
         means = (*self.means_a, *self.means_b)
         return self.a.passes and self.b.passes and all(value in (0, 1) for value in means)
 

@@ -60,10 +60,10 @@ def dataset_of(data: Any, store: Store) -> Dataset:
     Args:
         data: A `Dataset`; the name of a stored one, optionally with a version (``name@version``);
             the path of a JSON-lines file; or a list of examples or dicts.
-        store: The store that has datasets by name.
+        store: The store with the named datasets.
 
     Raises:
-        InputError: The file or a dict holds no examples.
+        InputError: The file or a dict contains no examples.
         NotFound: The store has no dataset of that name.
     """
     if isinstance(data, Dataset):
@@ -132,7 +132,7 @@ def make_dataset(
     """A dataset of examples, or of dicts with the keys of `read_dataset`.
 
     Raises:
-        InputError: A dict is not an example, two have the same id, or there are none.
+        InputError: A dict is not an example, two have the same id, or no example is given.
     """
     examples = list(rows)
     return _dataset_of_rows(examples, [f"data[{at}]" for at in range(len(examples))], name, source)
@@ -214,7 +214,7 @@ def inputs_of(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def has_question(messages: Sequence[Message]) -> bool:
-    """Whether `inputs_of` has text of a user, so that runs can be paired by it."""
+    """Whether `inputs_of` has text of a user, so that runs can be paired by the text."""
     inputs = messages[: len(inputs_of(messages)["messages"])]
     return any(m.role == "user" and (m.content or "").strip() for m in inputs)
 
@@ -225,14 +225,14 @@ def _fields_of(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def dataset_from_trajectories(trajectories: Iterable[Trajectory], name: str) -> Dataset:
-    """A dataset of runs that should stay as they are.
+    """A dataset of runs whose behaviour should not change.
 
     Each example has a run's inputs, and all its messages as reference outputs. Its id is the first
     of the attributes `CASE_ATTRIBUTES` that the run has. A run without a captured question keeps
     its own id.
 
     Raises:
-        InputError: There are none, or two have the same id.
+        InputError: No run is given, or two have the same id.
     """
     rows = []
     for trajectory in trajectories:
@@ -274,12 +274,12 @@ def dataset_from_references(store: Store, name: str, names: Sequence[str] = ()) 
     """A dataset of references that were stored with `oteval reference add`.
 
     Args:
-        store: The store that has them.
+        store: The store with the references.
         name: The dataset's name.
         names: The names of the references, which become the examples' ids; by default all.
 
     Raises:
-        InputError: There are none.
+        InputError: No reference is stored.
         NotFound: No reference has one of the names.
     """
     reference_names = list(names) or [row["name"] for row in store.references.list()]

@@ -1,9 +1,9 @@
 """Run experiments: each example through the target, and each run through the evaluators.
 
 Every run and every evaluation has a record, whatever the user's functions do. If the target raises,
-the run has an error and is not evaluated. If an evaluator raises, returns something that is not a
-score, or takes too long, its feedback has the status ``error``, never the score 0. Records are
-written within half a second and not made again when the experiment is resumed; failed ones are.
+the run has an error and is not evaluated. An evaluator may raise, return something that is not a
+score, or take too long: its feedback then has the status ``error``, never the score 0. Records are
+written within half a second. When the experiment is resumed, only failed ones are made again.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ async def aevaluate(
             and keeps all finished records.
         name: The experiment's whole name, instead of a prefix.
         resume: Resume the experiment of that name, or the newest with that prefix, if it exists.
-            Runs without an error are not repeated, nor are evaluations by the same version of an
-            evaluator.
+            Runs without an error are not repeated. The same is true for evaluations by the same
+            version of an evaluator.
         timeout: Seconds that an evaluator may take; None for no limit.
         target_timeout: Seconds that the target may take; None for no limit.
         store: A store, its path, or None for ``OTEVAL_DB`` or ``oteval.duckdb``.
@@ -165,7 +165,7 @@ def _summaries_of(functions: Iterable[Callable[..., Any]]) -> Mapping[str, Calla
     """Return summary evaluators by name.
 
     Raises:
-        ConfigError: One requires an unknown argument.
+        ConfigError: A function requires an unknown argument.
     """
     summaries: dict[str, Callable[..., Any]] = {}
     for function in functions:
@@ -220,7 +220,7 @@ class _ExperimentRun:
         return results_of(self._experiment, self._plan.dataset, runs, feedback)
 
     async def _run_task(self, task: RunTask) -> None:
-        """Make the run of a task and evaluate it, as far as that is not done yet."""
+        """Make the run of a task and evaluate it, if that is not done yet."""
         key = (task.example.id, task.repetition)
         run = self._runs.get(key)
         is_resumed = run is not None
@@ -244,7 +244,7 @@ class _ExperimentRun:
         self._options.report(self._progress)
 
     async def _make_run(self, task: RunTask) -> Run:
-        """Give a session as a run, or run the target on an example."""
+        """Return a session as a run, or run the target on an example."""
         run = Run(
             secrets.token_hex(8),
             self._experiment.id,
@@ -285,7 +285,7 @@ class _ExperimentRun:
         )
 
     async def _evaluate(self, evaluator: RunEvaluator, run: Run, example: Example) -> bool:
-        """Evaluate a run, and return True; return False if it is evaluated already."""
+        """Evaluate a run, and return True. If it is evaluated already, return False."""
         key = (run.id, evaluator.name)
         previous = self._feedback.get(key, [])
         if previous and all(_is_final(entry, evaluator.version) for entry in previous):
@@ -344,8 +344,8 @@ class _ExperimentRun:
 
 
 def _is_final(feedback: Feedback, version: str) -> bool:
-    """Whether feedback is not an error, and of this version of its evaluator."""
-    # A judge whose budget is used up reports an error without having failed.
+    """Whether feedback is not an error, and is from this version of its evaluator."""
+    # A judge with an exhausted budget reports an error without having failed.
     failed = feedback.status == "error" or bool(
         feedback.status != "ok" and feedback.metadata.get("error")
     )

@@ -46,9 +46,9 @@ def start_experiment(
 
     Args:
         store: The store.
-        experiment: The experiment to start. Without a name it gets one made from the prefix.
+        experiment: The experiment to start. If it has no name, the prefix is used to make one.
         prefix: The beginning of the name.
-        resume: Whether to resume the experiment of that name, or the newest with that prefix.
+        resume: Whether to resume the experiment with that name, or the newest with that prefix.
 
     Raises:
         ConfigError: The name is taken or cannot be stored, or the experiment to resume has other

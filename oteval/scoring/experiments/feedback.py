@@ -2,7 +2,7 @@
 
 An evaluator may return a bool, a number, a text, a dict with ``score`` (and optionally ``key``,
 ``comment``, ``label``, ``metadata``), a list of such dicts, or ``{"results": [...]}``. Objects with
-those attributes, such as LangSmith's results, are read like dicts.
+these attributes, such as LangSmith's results, are read like dicts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["KeyedResult", "failed", "keyed_results", "not_evaluated", "short_for
 
 
 class KeyedResult(NamedTuple):
-    """One of the results of an evaluator, which may have several.
+    """A result of an evaluator; an evaluator may have several.
 
     Attributes:
         key: The result's name.
@@ -48,7 +48,7 @@ def keyed_results(value: Any, name: str) -> list[KeyedResult]:
 
     Args:
         value: The return value.
-        name: The evaluator's name, the key of results that have none.
+        name: The evaluator's name, the key of results without a key.
     """
     results = value.get("results") if isinstance(value, Mapping) else None
     if results is None and not isinstance(value, Mapping):
@@ -94,7 +94,7 @@ def _from_dict(item: Mapping[str, Any], name: str) -> KeyedResult:
     score = _number(item.get("score"))
     if score is None and metadata.get("error"):
         text = comment or str(metadata["error"])
-        # A judge whose budget is used up has not failed.
+        # A judge with an exhausted budget has not failed.
         if metadata.get("status") == "not_evaluated":
             return not_evaluated(key, text, metadata)
         result = EvaluationResult(status="error", comment=text, metadata=metadata)
@@ -118,7 +118,7 @@ def _from_dict(item: Mapping[str, Any], name: str) -> KeyedResult:
 
 
 def _number(value: Any) -> Any:
-    """A number of numpy or another package as one of Python."""
+    """A number of numpy or another package as a number of Python."""
     item = getattr(value, "item", None)
     if callable(item) and not isinstance(value, (str, bool, int, float, Mapping)):
         return item()

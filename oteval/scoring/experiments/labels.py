@@ -87,8 +87,8 @@ def repeat_verdicts(
     """Evaluate runs several times, ignoring cached verdicts, and return the verdicts by run.
 
     Args:
-        store: The store that has the runs.
-        config: The configuration that has the evaluator.
+        store: The store with the runs.
+        config: The configuration with the evaluator.
         base: Base directory for relative paths in the configuration.
         evaluator: The evaluator's name.
         trajectory_ids: The runs.

@@ -20,7 +20,7 @@ __all__ = [
     *("facts_of", "json_form", "output_form", "trajectory_of", "trajectory_of_run"),
 ]
 
-# Values whose text is the value; numbers include those of numpy and `decimal`.
+# Values whose text is the value; numbers may be from numpy and `decimal`.
 _PRINTED = (Number, Enum, PurePath, UUID, date, time)
 
 
@@ -33,8 +33,8 @@ def output_form(value: Any) -> Any:
     """The outputs of a target as JSON values.
 
     Raises:
-        InputError: A value has no JSON form, such as a stream that was not read. The text that
-            Python prints for it is not the answer of the target.
+        InputError: A value has no JSON form, such as a stream that was not read. Python's text for
+            it is not the answer of the target.
     """
     return to_jsonable(value, _convert_output)
 
@@ -72,13 +72,13 @@ def _convert_messages(value: Any) -> Any:
 
 
 def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
-    """The trajectory in a target's outputs; None if they hold no messages.
+    """The trajectory in a target's outputs; None if they contain no messages.
 
     Args:
         outputs: A trajectory, a list of messages, or a dict with ``messages`` or, without
-            them, ``trajectory``; or one message, the answer, of a run that is not known otherwise.
-            A dict may also have ``agent``, ``service``, ``models``, ``usage`` and ``gaps``, in
-            the form of `Trajectory.as_dict`.
+            messages, ``trajectory``. Or one message, the answer, if nothing else of the run is
+            known. A dict may also have ``agent``, ``service``, ``models``, ``usage`` and
+            ``gaps``, in the form of `Trajectory.as_dict`.
         trajectory_id: The id of a trajectory that is made from messages.
     """
     if isinstance(outputs, Trajectory):
@@ -91,7 +91,7 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
     inner = fields.get("trajectory")
     if isinstance(inner, Trajectory):
         return inner
-    # The JSON form of a trajectory is a list; beside messages, it is a list of something else.
+    # The JSON form of a trajectory is a list; beside messages, the list contains something else.
     is_json_form = isinstance(inner, list) and fields.get("messages") is None
     try:
         messages = {**fields, "messages": inner} if is_json_form else outputs
@@ -114,7 +114,7 @@ def trajectory_of_run(run: Run) -> Trajectory | None:
 
 
 def facts_of(trajectory: Trajectory | None) -> dict[str, Any]:
-    """The facts about a trajectory that its messages do not tell, for `Run.facts`."""
+    """The facts about a trajectory that its messages do not show, for `Run.facts`."""
     if trajectory is None:
         return {}
     facts: dict[str, Any] = {

@@ -1,9 +1,9 @@
 """Pair the runs of experiments by the user's questions.
 
 Examples with equal ids are the same. So are examples with one question (`oteval.model.cases`), so
-that experiments pair after the system prompt has changed; but two explicit ids that differ stay
-apart. If several examples of a dataset have one question, they pair in their order; of sessions,
-they are repetitions of one example.
+that experiments pair after the system prompt has changed. Examples with two different explicit ids
+stay apart. If several examples of a dataset have one question, they pair in their order. If
+sessions have one question, they are repetitions of one example.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def paired_rows(
 
 
 def _with_repetitions(results: ExperimentResults) -> ExperimentResults:
-    """An experiment in which sessions with one question are repetitions of one example."""
+    """An experiment where sessions with one question are repetitions of one example."""
     if results.dataset.name != SESSIONS:
         return results
     first_of: dict[str, Example] = {}
@@ -76,7 +76,7 @@ def _with_repetitions(results: ExperimentResults) -> ExperimentResults:
 
 
 def _counterparts(first: Dataset, second: Dataset) -> Mapping[str, Example]:
-    """The examples of the first dataset for those of the second that have other ids."""
+    """The examples of the first dataset for the examples of the second that have other ids."""
     shared = {example.id for example in first.examples}
     shared.intersection_update(example.id for example in second.examples)
     counterparts: dict[str, Example] = {}
@@ -92,7 +92,7 @@ def _counterparts(first: Dataset, second: Dataset) -> Mapping[str, Example]:
 
 
 def _by_case(dataset: Dataset, shared: Collection[str]) -> Mapping[str, list[Example]]:
-    """The examples whose ids are not shared, in order, by their question."""
+    """The examples without shared ids, in order, by their question."""
     by_case: dict[str, list[Example]] = {}
     for example in dataset.examples:
         if example.id not in shared:
@@ -101,7 +101,7 @@ def _by_case(dataset: Dataset, shared: Collection[str]) -> Mapping[str, list[Exa
 
 
 def _renamed(results: ExperimentResults, counterparts: Mapping[str, Example]) -> ExperimentResults:
-    """An experiment with other examples in the place of some, by the ids of these."""
+    """An experiment with some examples replaced, by the ids of the old examples."""
     if all(name == example.id for name, example in counterparts.items()):
         return results
     examples = {

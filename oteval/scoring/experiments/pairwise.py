@@ -1,4 +1,4 @@
-"""Ask pairwise evaluators which run of an example is better, in every order that is wanted."""
+"""Ask pairwise evaluators which run of an example is better, in every requested order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NAMES = (*_IMPLICIT, "runs", "example")
 
 @dataclass(frozen=True)
 class ComparedRuns:
-    """The runs of one example, one of each experiment.
+    """The runs of one example, one run from each experiment.
 
     Attributes:
         example: The example.
@@ -65,7 +65,7 @@ class PairwiseEvaluator:
         version: A hash of everything that its answers depend on.
         function: The function.
         arguments: The arguments that it takes.
-        only_pairs: Whether it is asked about every two of several runs.
+        only_pairs: Whether it is called for every two of several runs.
     """
 
     name: str
@@ -112,7 +112,7 @@ def pairwise_evaluators_of(functions: Iterable[Callable[..., Any]]) -> list[Pair
     """Return functions as pairwise evaluators.
 
     Raises:
-        ConfigError: There are none, or one requires an unknown argument.
+        ConfigError: No function is given, or one requires an unknown argument.
     """
     evaluators: list[PairwiseEvaluator] = []
     for function in functions:
@@ -133,7 +133,7 @@ def pairwise_evaluators_of(functions: Iterable[Callable[..., Any]]) -> list[Pair
 
 @dataclass(frozen=True)
 class Question:
-    """A question to an evaluator about runs, in the order that the evaluator sees them."""
+    """A question to an evaluator about runs, in the order in which it sees them."""
 
     compared: ComparedRuns
     evaluator: PairwiseEvaluator

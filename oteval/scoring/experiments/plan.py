@@ -1,4 +1,4 @@
-"""The plan of an experiment: to run a target on examples, or to take sessions that ran already."""
+"""The plan of an experiment: run a target on examples, or take sessions that ran already."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Plan:
         dataset: The examples.
         tasks: A task for each run.
         target: The function that is run; None for sessions.
-        repetitions: The most runs that one example has.
+        repetitions: The most runs of one example.
     """
 
     dataset: Dataset
@@ -64,13 +64,13 @@ def plan_of(target: Any, data: Any, repetitions: int, store: Store) -> Plan:
 
     Args:
         target: A function from inputs to outputs, or a LangChain runnable; a list of
-            trajectories or sessions; or a `Selection` of stored ones.
-        data: The examples, in any form of `dataset_of`. Without them, every session is one.
+            trajectories or sessions; or a `Selection` of stored trajectories.
+        data: The examples, in any form of `dataset_of`. Without them, every session is an example.
         repetitions: How often each example is run.
-        store: The store that has datasets and trajectories.
+        store: The store with the datasets and trajectories.
 
     Raises:
-        ConfigError: The target is none of these, or its sessions do not match the examples.
+        ConfigError: The target has none of these types, or its sessions do not match the examples.
         InputError: There is nothing to run.
     """
     if repetitions < 1:
@@ -145,7 +145,7 @@ def _example_id(session: Trajectory, at: int) -> str:
 
 
 def _dataset_of_sessions(sessions: Sequence[Trajectory]) -> Dataset:
-    """A dataset of the sessions' inputs; those with one question are one example."""
+    """A dataset of the sessions' inputs; sessions with one question are one example."""
     examples: dict[str, Example] = {}
     for name, session in zip(_example_ids(sessions), sessions, strict=True):
         if name not in examples:
@@ -162,7 +162,7 @@ def _match_examples(sessions: Sequence[Trajectory], dataset: Dataset) -> list[st
     for name, session in zip(_example_ids(sessions), sessions, strict=True):
         inputs = inputs_of(session.own_messages)
         match = ids.get(name) or by_inputs.get(example_id(inputs)) or by_case.get(name)
-        # An example does not tell its turn unless its id does.
+        # An example does not show its turn unless its id does.
         matches.append(match or by_case.get(turn_case_id(inputs, 1)))
     if all(matches):
         return [name for name in matches if name]

@@ -69,7 +69,7 @@ class Figure:
         interval: The 95% confidence interval of the mean.
         pass_at: The probability that one of k repetitions passes, by k; for passes and fails only.
         pass_hat: The probability that all of k repetitions pass, by k; for passes and fails only.
-        labels: How often each label was given, for keys without numbers.
+        labels: How often each label occurs, for keys without numbers.
     """
 
     key: str
@@ -140,7 +140,7 @@ class ExperimentResults:
     def feedback(self) -> dict[str, list[tuple[ResultRow, Feedback]]]:
         """The feedback of all runs by key, in the order of each key's first occurrence.
 
-        A failure of an evaluator belongs to the keys that it has results for on other runs.
+        If an evaluator fails, the failure belongs to all keys of its results on other runs.
         """
         keys: dict[str, dict[str, None]] = {}
         for row in self.rows:
@@ -170,7 +170,7 @@ class ExperimentResults:
 def values_of(
     members: Sequence[tuple[ResultRow, Feedback]],
 ) -> tuple[dict[str, list[float]], bool]:
-    """A key's numbers by example, and whether all of them are passes or fails."""
+    """A key's numbers by example, and whether all numbers are passes or fails."""
     values: dict[str, list[float]] = {}
     passes = True
     for row, feedback in members:
@@ -211,7 +211,7 @@ def _labels(evaluated: Sequence[Feedback]) -> dict[str, int]:
 
 
 def _with_k(figure: Figure, values: Sequence[Sequence[float]]) -> Figure:
-    """A figure with pass@k and pass^k, for every k that each example has repetitions for."""
+    """A figure with pass@k and pass^k, for every k up to the repetitions of every example."""
     fewest = min(map(len, values))
     if fewest < 2:
         return figure
@@ -228,7 +228,7 @@ def load_experiment(name: str, store: Store) -> ExperimentResults:
     """The results of a stored experiment.
 
     Args:
-        name: Its name or id, or a prefix, which means the newest experiment with it.
+        name: Its name or id, or a prefix; a prefix selects the newest experiment with it.
         store: The store.
 
     Raises:

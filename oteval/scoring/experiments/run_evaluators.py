@@ -1,8 +1,8 @@
 """Evaluators of an experiment's runs: functions, and evaluators of oteval.yaml.
 
 A function may name any of ``inputs``, ``outputs``, ``reference_outputs``, ``run``, ``example`` and
-``trajectory``. A function with ``**kwargs`` gets the first three besides the parameters that it
-names; this is how the evaluators that `oteval` creates are called. A function with two other
+``trajectory``. A function with ``**kwargs`` gets the first three, besides the parameters that it
+names; this is how `oteval` calls the evaluators that it creates. A function with two other
 positional parameters gets ``run`` and ``example``.
 
 `oteval.evaluators` scores trajectories. Here, its evaluators and any other function score the runs
@@ -183,13 +183,13 @@ def _only_text(inputs: Any) -> str:
 def configured(
     config: Config, store: Store, base: Path, *, own_reference_first: bool = False
 ) -> list[RunEvaluator]:
-    """The evaluators of an oteval.yaml; an example's reference overrides theirs.
+    """The evaluators of an oteval.yaml; an example's reference overrides their references.
 
     Args:
         config: The configuration.
-        store: The store that has its references.
+        store: The store with its references.
         base: Base directory for relative paths in the configuration.
-        own_reference_first: Use an example's reference only where an evaluator has none itself.
+        own_reference_first: Use an example's reference only if an evaluator has none itself.
 
     Raises:
         ConfigError: A reference or function cannot be loaded, or an argument is wrong.
@@ -204,7 +204,7 @@ def evaluators_of(functions: Iterable[Any]) -> list[RunEvaluator]:
     """Return functions and configured evaluators as evaluators with unique names.
 
     Raises:
-        ConfigError: One cannot be called, requires an unknown argument, or repeats a name.
+        ConfigError: A function cannot be called, requires an unknown argument, or repeats a name.
     """
     evaluators: list[RunEvaluator] = []
     names: set[str] = set()

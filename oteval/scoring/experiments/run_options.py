@@ -20,7 +20,7 @@ class Progress:
 
     Attributes:
         total: All runs of the experiment, or all questions of the comparison.
-        done: How many of them are done, including those of an earlier attempt.
+        done: How many of them are done, in this attempt or an earlier one.
         resumed: How many were done by an earlier attempt.
         errors: How many runs and evaluations failed.
         cached: How many answers of judges came from the cache.

@@ -39,7 +39,7 @@ class _SimulatedUser:
 
     Attributes:
         system: The instructions.
-        ask: Sends messages to the model; returns its reply, or an awaitable of it.
+        ask: Sends messages to the model. Returns its reply, or an awaitable of the reply.
         fixed_responses: The first messages of the user.
     """
 
@@ -109,7 +109,7 @@ def _simulated_user(
         model: ``openai:NAME``, at any OpenAI-compatible server.
         client: An ``OpenAI`` client (with `model`), or a LangChain chat model (without). The
             coroutine function also takes an ``AsyncOpenAI`` client.
-        fixed_responses: The user's first messages, turn by turn; the model writes the others.
+        fixed_responses: The user's first messages, turn by turn; the model writes the next ones.
         base_url: The server's address; by default ``OPENAI_BASE_URL``.
         api_key: The server's key; by default ``OPENAI_API_KEY``.
         timeout: Seconds to wait for an answer.

@@ -1,11 +1,11 @@
 """Simulated conversations between an application and a user.
 
-The **app** is the system under test: a function of the user's message. The **user** is a function
-of the conversation so far, a list of messages to send, or a language model
+The **app** is the system under test: a function of the user's message. The **user** is a list of
+messages to send, a function of the conversation so far, or a language model
 (`create_llm_simulated_user`). A **turn** is one message of the user and the app's answer to it.
 
-Names, call signatures and results equal openevals', but an evaluator that raises yields a result
-with its error.
+Names, call signatures and results equal openevals', with one exception: an evaluator that raises
+yields a result with its error.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def _evaluate(
     answers: Sequence[Any],
     reference_outputs: Any,
 ) -> list[EvaluatorResult]:
-    """The results of all evaluators; one that raises has a result with its error."""
+    """The results of all evaluators; an evaluator that raises has a result with its error."""
     results: list[EvaluatorResult] = []
     for evaluator in evaluators:
         try:
@@ -215,7 +215,7 @@ def _message(entry: Any) -> list[ChatCompletionMessage]:
 
 
 def _append(trajectory: list[ChatCompletionMessage], new: list[ChatCompletionMessage]) -> None:
-    """Add messages whose id is new; the app returned the others as part of the history."""
+    """Add messages with a new id; the app returned the other messages as part of the history."""
     ids = {message.get("id") for message in trajectory}
     trajectory += [message for message in new if message.get("id") not in ids]
 
@@ -223,7 +223,7 @@ def _append(trajectory: list[ChatCompletionMessage], new: list[ChatCompletionMes
 def _outputs_for(
     evaluator: Any, trajectory: Sequence[ChatCompletionMessage], answers: Sequence[Any]
 ) -> Any:
-    """The conversation for an evaluator: for ours, with the gap of calls not returned."""
+    """The conversation for an evaluator; ours gets the gap of calls that were not returned."""
     messages = list(trajectory)
     is_ours = isinstance(getattr(evaluator, "evaluator", evaluator), Evaluator)
     if is_ours and any(map(_is_answer_only, answers)):
@@ -232,7 +232,7 @@ def _outputs_for(
 
 
 def _is_answer_only(answer: Any) -> bool:
-    """Whether the app returned a text, or one message that asks for no call."""
+    """Whether the app returned a text, or one message that requests no call."""
     return isinstance(answer, str) or (
         is_message(answer) and not any(message.tool_calls for message in to_messages(answer))
     )

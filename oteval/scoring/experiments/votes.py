@@ -1,8 +1,8 @@
 """Answers to which run is better, and the preferences that follow from them over all examples.
 
-For two systems an answer prefers one, or is a tie. Asked in both orders, contradictory answers are
-a tie, so that a judge which always likes the first place prefers neither. Each example counts once:
-its repetitions are averaged.
+For two systems, an answer prefers one of them or is a tie. If a question is asked in both orders,
+contradictory answers are a tie, so a judge that always likes the first place prefers neither. Each
+example counts once: its repetitions are averaged.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def answer_of(value: Any, runs: Sequence[Run], name: str) -> PairwiseAnswer:
 
     Args:
         value: ``{key, scores: {run_id: score} | [score, ...], comment}``, or a list of scores.
-        runs: The runs, in the order that the evaluator saw them.
-        name: The evaluator's name, the key of an answer that has none.
+        runs: The runs, in the order in which the evaluator saw them.
+        name: The evaluator's name, the key of an answer without a key.
 
     Raises:
         TypeError: It is not an answer.
@@ -111,16 +111,17 @@ class Pair:
         a: The first system's name.
         b: The second system's name.
         examples: How many examples have an answer.
-        wins_a: The examples on which a is better; those with repetitions count as fractions.
+        wins_a: The examples on which a is better. Examples with repetitions count as fractions.
         wins_b: The examples on which b is better.
         ties: The examples on which neither is better.
         errors: How many comparisons failed.
         win_rate: The wins of a and half the ties, divided by the examples.
-        interval: The interval of `win_rate`. It excludes one half exactly where one is better.
-        p_value: The p-value of no preference: that of the exact sign test without repetitions.
+        interval: The interval of `win_rate`. It excludes one half exactly if one system is better.
+        p_value: The p-value of no preference. Without repetitions, it is the p-value of the exact
+            sign test.
         p_adjusted: The p-value, adjusted for all pairs and questions of the comparison.
-        flip_rate: The share of comparisons, of those asked in both orders, with contradictory
-            answers; None if none were asked in both orders.
+        flip_rate: The share of contradictory answers among comparisons that were asked in both
+            orders; None if none were.
         first_rate: How often the run shown first is preferred, without ties; None if never asked.
         confidence: The confidence of `interval`, the same for all pairs and questions.
     """
@@ -142,7 +143,7 @@ class Pair:
     confidence: float = 0.95
 
     def verdict(self) -> str:
-        """Which is better: ``a``, ``b``, or ``no evidence``."""
+        """Which system is better: ``a``, ``b``, or ``no evidence``."""
         if self.interval is None or self.interval.low <= 0.5 <= self.interval.high:
             return "no evidence"
         return "a" if self.interval.low > 0.5 else "b"
@@ -224,7 +225,7 @@ def _win_rate_interval(preferences: Sequence[float], confidence: float) -> Inter
 
 
 def _by_evaluator(votes: Iterable[Vote]) -> dict[str, dict[ComparedKey, list[Vote]]]:
-    """The votes by key and compared runs; an evaluator's failures count for its key."""
+    """The votes by key and compared runs; a failure of an evaluator counts for its key."""
     keys: dict[str, str] = {}
     votes_by_key: dict[str, dict[ComparedKey, list[Vote]]] = {}
     all_votes = list(votes)

@@ -14,5 +14,5 @@ Everything that cannot be read is reported, never skipped silently.
 
 import lazy_loader
 
-# Protobuf is imported by those who read it.
+# Only readers of protobuf import it.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -18,7 +18,7 @@ class ByteStream:
         read: Returns the next chunk, b"" at the end.
 
     Attributes:
-        line: The number of the line that the next byte is in, as long as only lines are read.
+        line: The number of the line of the next byte, as long as only lines are read.
         offset: The number of bytes read so far.
     """
 
@@ -58,8 +58,8 @@ class ByteStream:
         """The next line with its newline, b"" at the end.
 
         Args:
-            limit: Bytes from which on a line is returned in parts: this call returns about the
-                first `limit` bytes without a newline, and the next call continues from there.
+            limit: A line of at least this many bytes is returned in parts: this call returns about
+                the first `limit` bytes without a newline, and the next call continues from there.
         """
         parts = []
         size = 0

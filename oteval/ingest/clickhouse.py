@@ -39,7 +39,7 @@ COLUMNS = frozenset(
     | {"TraceFlags", "SeverityText", "SeverityNumber", "Body", "ResourceSchemaUrl"}
     | {"ScopeSchemaUrl", "ScopeAttributes", "LogAttributes", "EventName"}
 )
-"""All columns of either table that are read, or by which a table is recognised."""
+"""All columns of either table that are read, or that identify a table."""
 
 _KINDS = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _STATUSES = ("UNSET", "OK", "ERROR")
@@ -144,7 +144,7 @@ def decode_log(row: Object, out: Decoded) -> None:
             trace_id or "",
             span_id or "",
             time_ns,
-            # The table has only one time: the record's own or, without that, the observed one.
+            # The table has only one time: the record's time or, without it, the observed time.
             time_ns,
             event_name,
             as_integer(severity, "SeverityNumber", MAX_SEVERITY, problems),
@@ -179,7 +179,7 @@ def _resource(row: Object, problems: list[str]) -> dict[str, Any]:
 
 
 def _scope(row: Object, attributes: dict[str, Any], problems: list[str]) -> tuple[str, str]:
-    """The scope and its version, which old tables store among the attributes."""
+    """The scope and its version; old tables store them among the attributes."""
     name, version = _text(row, "ScopeName", problems), _text(row, "ScopeVersion", problems)
     if "ScopeName" not in row:
         name, version = _pop_text(attributes, _SCOPE), _pop_text(attributes, _SCOPE_VERSION)
@@ -241,7 +241,7 @@ def _nested(
 
 
 def _attributes(value: Any, field: str, problems: list[str]) -> dict[str, Any]:
-    """Attributes from a map, from pairs, or from a nested object, which may be text."""
+    """Attributes from a map, from pairs, or from a nested object (possibly as text)."""
     value = _plain(value)
     if isinstance(value, str):
         with suppress(ValueError):
@@ -294,7 +294,7 @@ def _plain(value: Any) -> Any:
 
 
 def _enum(value: Any, field: str, prefix: str, names: Sequence[str], problems: list[str]) -> int:
-    """The number of a kind or status, which is written by name, with or without prefix."""
+    """The number of a kind or status that is written by name, with or without prefix."""
     value = _plain(value)
     if isinstance(value, str):
         name = value.upper().removeprefix(prefix)
@@ -341,7 +341,7 @@ def _fraction(digits: str | None) -> int:
 
 
 def _from_number(value: Any) -> int | None:
-    """Return ns from a number of s, ms, µs or ns, which their magnitudes tell apart until 2262."""
+    """Return ns from a number of s, ms, µs or ns; until 2262, the magnitude shows the unit."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

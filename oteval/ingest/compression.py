@@ -1,7 +1,7 @@
-"""Read the bytes of a file, decompressed if its first bytes are those of gzip or zstd.
+"""Read the bytes of a file, decompressed if its first bytes show gzip or zstd.
 
-Consecutive gzip members or zstd frames are one stream. Of a truncated or damaged stream, the data
-before the damage is returned, and `Source.fault` has the reason.
+Consecutive gzip members or zstd frames are one stream. If a stream is truncated or damaged, the
+data before the damage is returned, and `Source.fault` has the reason.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _is_skippable(head: bytes) -> bool:
 
 
 def _zstd_stream(file: Any) -> Any:
-    import pyarrow as pa  # 0.1 s, which only readers of zstd pay for
+    import pyarrow as pa  # takes 0.1 s, and only readers of zstd need it
 
     if isinstance(file, _Counted):
         file = pa.PythonFile(file, mode="r")

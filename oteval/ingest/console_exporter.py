@@ -115,7 +115,7 @@ def decode_log(document: Object, out: Decoded) -> None:
 
 
 def _ids(holder: Object, problems: list[str]) -> tuple[str, str]:
-    """The trace and span id of an object, "" for one that is missing or invalid."""
+    """The trace and span id of an object, "" for an id that is missing or invalid."""
     ids = []
     for key, read in (("trace_id", as_trace_id), ("span_id", as_span_id)):
         value = read(_hex(holder.get(key)))
@@ -160,7 +160,7 @@ def _attributes(holder: Object, problems: list[str]) -> dict[str, Any]:
 
 
 def _resource(document: Object, problems: list[str]) -> dict[str, Any]:
-    """The resource's attributes, which older versions print at its top level."""
+    """The resource's attributes; older versions print them at its top level."""
     resource = as_object(document.get("resource"), "resource", problems)
     if isinstance(resource.get("attributes"), dict):
         return _attributes(resource, problems)

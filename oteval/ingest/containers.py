@@ -57,7 +57,7 @@ def _one(document: Any, depth: int) -> Decoded:
     elif clickhouse.is_log(document):
         clickhouse.decode_log(document, out)
     elif "data" in document and (isinstance(document["data"], list) or document.get("errors")):
-        # Traces in a response of Jaeger, or rows in one of ClickHouse.
+        # Traces in a response of Jaeger, or rows in a response of ClickHouse.
         data = document["data"]
         out = _several(data if isinstance(data, list) else [], depth + 1)
         out.problems += _api_errors(document)
@@ -70,7 +70,7 @@ def _one(document: Any, depth: int) -> Decoded:
 
 
 def _api_errors(answer: Object) -> Iterator[str]:
-    """Yield the errors in a response of Jaeger or Tempo, which may lack traces because of them."""
+    """Yield the errors in a response of Jaeger or Tempo; they may be why it lacks traces."""
     errors = answer.get("errors")
     for error in errors if isinstance(errors, list) else ():
         reason = error.get("msg") if isinstance(error, dict) else error

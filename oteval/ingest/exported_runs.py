@@ -103,7 +103,7 @@ class _Fields:
         return "" if self._document.get(key) is None else str(self.get(key, str))
 
     def texts(self, key: str, *, missing: Sequence[str] | None = None) -> tuple[str, ...]:
-        """A list of strings; `missing` where files of earlier versions have none."""
+        """A list of strings; `missing` if files of earlier versions have none."""
         if missing is not None and key not in self._document:
             return tuple(missing)
         return tuple(map(str, self.get(key, list)))
@@ -118,7 +118,7 @@ class _Fields:
 
         Args:
             key: The field.
-            missing: The number where files of earlier versions have none.
+            missing: The number if files of earlier versions have none.
         """
         if missing is not None and key not in self._document:
             return missing

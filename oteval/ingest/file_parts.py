@@ -1,6 +1,6 @@
 """Parts of a file of JSON lines, to be read in parallel.
 
-A file is only cut before a line that begins like an OTLP request, so that no document is ever cut,
+A file is only cut before a line that begins like an OTLP request, so no document is ever cut,
 whatever else the file contains. Compressed files, protobuf and single documents have no parts.
 """
 
@@ -21,7 +21,7 @@ _BLOCK = 64 << 10  # bytes; a request is mostly longer
 
 
 class FilePart(NamedTuple):
-    """A range of a file's bytes that begins with a request and ends before another.
+    """A range of a file's bytes that begins with a request and ends before another request.
 
     Attributes:
         start: The offset of its first byte.
@@ -91,7 +91,7 @@ def read_part(path: str | Path, part: FilePart, *, chunk: int) -> Iterator[tuple
 
 
 def _problem(source: str, reason: str) -> Problem:
-    """An error message about a file as a problem, with the line number taken out of it."""
+    """An error message about a file as a problem, with the line number removed from the message."""
     line, colon, text = reason.partition(": ")
     if colon and line.isdecimal():
         return Problem(source, int(line), text)
@@ -119,7 +119,7 @@ class _PartReader:
 
 
 def _line_ends(data: bytes) -> int:
-    """The number of newlines, found one by one: `count` takes longer where lines are."""
+    """The number of newlines, found one by one; `count` would take longer."""
     count, at = 0, data.find(b"\n")
     while at >= 0:
         count, at = count + 1, data.find(b"\n", at + 1)

@@ -1,10 +1,10 @@
 """A cursor over JSON text of any size, which is read chunk by chunk.
 
-Objects and lists are entered member by member; the values in them are parsed whole, by the standard
-library's parser. Unlike others it can start in the middle of a text, and it reports where a value
-ends. Memory holds only the value at the cursor.
+Objects and lists are read member by member; the values in them are parsed whole, by the standard
+library's parser. Unlike other parsers, it can start in the middle of a text, and it reports where a
+value ends. Memory contains only the value at the cursor.
 
-After an error, `JsonCursor.rest` returns the text from which reading can go on. A document of 411
+After an error, `JsonCursor.rest` returns the text with which reading can continue. A document of 411
 MB takes 120 MB of memory, and 2.4 GB with orjson; ijson stops at the first error.
 """
 
@@ -49,9 +49,9 @@ class MalformedJsonError(ValueError):
 class JsonCursor:
     """A position in JSON text.
 
-    Several methods take `document_keys`: keys that only a top-level document has. An object with
-    one of them that begins a line is taken for the next document of JSON lines, which means that
-    the document at the cursor was cut: `MalformedJsonError` is raised, and `rest` begins with it.
+    Several methods take `document_keys`: keys that only a top-level document has. If an object with
+    such a key begins a line, it counts as the next document of JSON lines. The document at the
+    cursor was then cut: `MalformedJsonError` is raised, and `rest` begins with the object.
 
     Attributes:
         not_utf8: The lines with bytes that are not UTF-8. The caller may clear it.
@@ -63,14 +63,14 @@ class JsonCursor:
 
         Args:
             read: Returns the next chunk of UTF-8, b"" at the end.
-            line: The number of the line in which the text begins.
+            line: The number of the first line of the text.
         """
         self.not_utf8: list[int] = []
         self.value_size = 0
         self._read = read
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._ended = False
-        # The buffer, the cursor in it, and the line and column at which the buffer begins.
+        # The buffer, the cursor in it, and the line and column of the buffer's first character.
         self._text = ""
         self._at = 0
         self._line = line
@@ -171,15 +171,15 @@ class JsonCursor:
     def rest(self, first_line: int) -> tuple[bytes | None, int]:
         """The text that may begin the next document after an error, and its line number.
 
-        It begins with the value that could not be read if that begins a line after `first_line`,
-        and otherwise with the next line.
+        If the unreadable value begins a line after `first_line`, the text begins with this value.
+        Otherwise it begins with the next line.
 
         Args:
-            first_line: The line in which the damaged document begins.
+            first_line: The first line of the damaged document.
 
         Returns:
-            The text that was read so far from there on, None if the end of the line was not read
-            yet; and the number of its first line.
+            The text from there on, as far as it was read, and the number of its first line. The
+            text is None if the end of the line was not read yet.
         """
         at = self._at if self._object_start is None else self._object_start
         line, column = self._place(at)
@@ -271,6 +271,6 @@ class JsonCursor:
         if at_end:
             line, column = self._place(len(self._text.rstrip()))
             message = "unexpected end of data"
-        message = message.removesuffix(" at")  # some messages of the parser end so
+        message = message.removesuffix(" at")  # some messages of the parser end like this
         text = f"not valid JSON ({message} at column {column})"
         return MalformedJsonError(text, line, at_end=at_end)

@@ -1,7 +1,7 @@
 """Jaeger's JSON to spans: traces from its user interface and API, spans from Elasticsearch.
 
 Jaeger stores fields of OpenTelemetry that it lacks as tags; they become fields again. Arrays and
-maps were converted to text on the way into Jaeger and stay text, times are in microseconds, and
+maps were converted to text on the way into Jaeger, and stay text. Times are in microseconds, and
 links have lost their attributes.
 
 For the mapping, see https://opentelemetry.io/docs/specs/otel/trace/sdk_exporters/jaeger/.
@@ -49,7 +49,7 @@ def is_span(value: Object) -> bool:
 def decode_trace(raw: Object, out: Decoded) -> None:
     """Decode a trace, and add its spans to `out`.
 
-    Each span names one of the ``processes`` of the trace, which has its resource.
+    Each span names one of the ``processes`` of the trace. The process has its resource.
     """
     start = len(out.problems)
     processes = as_object(raw.get("processes"), "processes", out.problems)
@@ -136,7 +136,7 @@ def _id(raw: Any, digits: int) -> str:
 
 
 def _references(raw: Object, trace_id: str, problems: list[str]) -> tuple[str, tuple[Link, ...]]:
-    """The id of the parent, which is the first CHILD_OF in the same trace, and the links."""
+    """The id of the parent (the first CHILD_OF in the same trace), and the links."""
     parent_id = _id(raw.get("parentSpanID"), 16)
     links = []
     for item in as_objects(raw.get("references"), "references", problems):
@@ -203,7 +203,7 @@ def _pop_count(tags: dict[str, Any], key: str) -> int:
 
 
 def _attributes(raw: Object, key: str, problems: list[str]) -> dict[str, Any]:
-    """Return tags as attributes, including those that Elasticsearch stores as fields."""
+    """Return tags as attributes, including tags that Elasticsearch stores as fields."""
     out: dict[str, Any] = {}
     fields = raw.get(key[:-1])
     if isinstance(fields, Mapping):  # `tag` beside `tags`, with @ in place of dots

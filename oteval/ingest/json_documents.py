@@ -25,12 +25,12 @@ from .otlp import parse_json
 __all__ = ["Document", "UnreadablePart", "documents"]
 
 LONG_LINE = 32 << 20
-"""The number of bytes from which on a line is read value by value."""
+"""A line of at least this many bytes is read value by value."""
 _BOM = b"\xef\xbb\xbf"
-# Spans that are yielded together: so many, or of so many characters.
+# The most spans that are yielded together, and the most characters of them.
 _BATCH = 256
 _BATCH_CHARACTERS = 4 << 20
-# Bytes of a trace's spans that are kept in memory while they wait for its processes.
+# The bytes of a trace's spans that stay in memory while they wait for its processes.
 _MEMORY = 16 << 20
 _MAX_DEPTH = 4
 
@@ -44,7 +44,7 @@ _SCOPES = frozenset(
 _SCOPE = frozenset({"scope", "instrumentationLibrary", "instrumentation_library"})
 _RECORDS = frozenset({"spans", "logRecords", "log_records", "logs"})
 # Keys that only a top-level document has. A member of a document may itself be a Jaeger trace or a
-# row, whose keys are therefore allowed deeper inside.
+# row, so their keys are allowed deeper inside.
 # Lists of conversations, of tau2-bench and Inspect. The members before them describe them.
 _CONVERSATIONS = frozenset({"simulations", "samples"})
 _DOCUMENT_KEYS = _ROOTS | {"data", "result", "processes"}
@@ -59,7 +59,7 @@ class Document(NamedTuple):
     """A parsed document, or a part of one in the form of a document.
 
     Attributes:
-        line: The line in which the document begins.
+        line: The first line of the document.
         value: The parsed JSON.
     """
 
@@ -137,7 +137,7 @@ def _encoding_errors(reader: _DocumentReader) -> Iterator[UnreadablePart]:
 def _unreadable(error: MalformedJsonError, reader: _DocumentReader, last: int) -> UnreadablePart:
     """The report of an error, given the last line that was skipped because of it."""
     reason, line = str(error), error.line
-    if last < line and not error.at_end:  # the next document was parsed as a part of this one
+    if last < line and not error.at_end:  # the next document was parsed as a part of this document
         reason, line = f"not valid JSON (cut at the end of line {last})", last
     skipped = f"lines {reader.first_line} to {last}" if last > reader.first_line else "line"
     if reader.records:
@@ -185,14 +185,14 @@ def _parse_error(text: bytes) -> str:
 class _DocumentReader:
     """Reads documents value by value, and yields large ones in parts.
 
-    A part has the form of a document with some of its spans. A list of spans that is written before
-    its resource or scope is parsed whole, because its spans would not be complete without them. The
-    spans of a Jaeger trace are always written before its processes; they wait in a temporary file.
+    A part has the form of a document with some of its spans. If a list of spans comes before its
+    resource or scope, it is parsed whole, because its spans would not be complete without them. The
+    spans of a Jaeger trace always come before its processes; they wait in a temporary file.
 
     Attributes:
         cursor: The position in the text.
-        first_line: The line in which the current document begins.
-        records: The number of spans and log records of that document that were read.
+        first_line: The first line of the current document.
+        records: The number of spans and log records of the current document that were read.
     """
 
     def __init__(self, read: Callable[[], bytes], line: int) -> None:
@@ -235,7 +235,7 @@ class _DocumentReader:
     def _members(
         self, other_members: Object, waiting: _WaitingSpans, depth: int
     ) -> Iterator[Document]:
-        """Yield the document at the cursor in parts; `other_members` gets those without spans."""
+        """Yield the document at the cursor in parts; `other_members` gets members without spans."""
         cursor = self.cursor
         has_parts = False
         size = 0

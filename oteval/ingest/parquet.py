@@ -32,9 +32,9 @@ class Table(NamedTuple):
     """A table that can be read from Parquet files.
 
     Attributes:
-        columns: The columns that it is recognised by, and that are read.
-        decode: Returns the spans or log records of some rows. It raises ValueError if one of them
-            is invalid.
+        columns: The columns that are read. They also identify the table.
+        decode: Returns the spans or log records of some rows. It raises ValueError if a row is
+            invalid.
     """
 
     columns: frozenset[str]
@@ -60,7 +60,7 @@ def read_rows(file: BinaryIO, tables: Sequence[Table] = ()) -> Iterator[Rows]:
 
     Args:
         file: The file, which must be seekable.
-        tables: Further tables to recognise, beside ClickHouse's.
+        tables: Further tables to recognise, besides ClickHouse's tables.
 
     Raises:
         InputError: The whole file is damaged, or its table is unknown.
@@ -93,7 +93,7 @@ def decode_rows(batch: pa.RecordBatch, first: int) -> Decoded:
 
     Args:
         batch: The rows.
-        first: The number of the first, for problems.
+        first: The number of the first row, for problems.
 
     Raises:
         InputError: They are rows of another table.
@@ -177,7 +177,7 @@ def _values(column: pa.Array) -> list[Any]:
 def _cast(
     kind: pa.DataType, change: Callable[[Any], pa.DataType], where: Callable[[Any], bool]
 ) -> pa.DataType:
-    """A type in which each nested type that satisfies `where` is replaced by `change`."""
+    """A type where each nested type that satisfies `where` is replaced by `change`."""
     import pyarrow as pa
 
     if where(kind):

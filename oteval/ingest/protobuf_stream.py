@@ -1,12 +1,12 @@
 """Read OTLP protobuf files message by message.
 
-A file is one message, or a stream of messages that each follow their length in 4 big-endian bytes,
-as the Collector's file exporter writes them. With compression, the exporter compresses each message
-separately; a compressed message may also be JSON. A file has no header that says which of these it
-is, so `is_stream` and `is_message` examine its first bytes.
+A file is one message, or a stream of messages. In a stream, the length of each message precedes it
+in 4 big-endian bytes, as the Collector's file exporter writes it. With compression, the exporter
+compresses each message separately; a compressed message may also be JSON. A file has no header that
+shows its kind, so `is_stream` and `is_message` examine its first bytes.
 
 A single message is read entry by entry: concatenated protobuf messages are one message with the
-entries of all. Of a truncated message, the complete spans are kept.
+entries of all. If a message is truncated, its complete spans are kept.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def is_stream(head: bytes) -> bool:
 def is_message(head: bytes, size: int = MAX_MESSAGE) -> bool:
     """Whether `head` begins an OTLP message of at most `size` bytes.
 
-    The message, its first entry and the first field of that must each begin with a tag that OTLP
-    allows there, and must fit into the one around it.
+    The message, its first entry and the first field of the entry must each begin with a tag that
+    OTLP allows there. The entry and the field must also fit into the part around them.
     """
     while head.startswith(_EMPTY_ENTRY) and head != _EMPTY_ENTRY:
         head, size = head[2:], size - 2
@@ -63,13 +63,13 @@ def is_message(head: bytes, size: int = MAX_MESSAGE) -> bool:
         end = at + length
         if tag == _SCHEMA_URL:
             return True
-        # An entry has a resource, scopes and a schema URL; those contain attributes or records.
+        # An entry has a resource, scopes and a schema URL, which contain attributes or records.
         allowed = bytes([_ENTRY, _SCOPES, _SCHEMA_URL])
     return True
 
 
 def read_stream(stream: ByteStream) -> Iterator[Decoded | str]:
-    """Yield the content of each message of a stream, and a line for each that cannot be read."""
+    """Yield the content of each message of a stream, and a line for each unreadable message."""
     while prefix := stream.take(4):
         offset = stream.offset - len(prefix)
         size = int.from_bytes(prefix, "big")
@@ -135,7 +135,7 @@ def _complete_part(data: bytes, path: tuple[int, ...]) -> bytes:
 
     Args:
         data: The beginning of the message.
-        path: The tags of nested fields, of which an incomplete one is itself shortened and kept.
+        path: The tags of nested fields. An incomplete field on the path is shortened and kept.
     """
     at = 0
     while at < len(data):
@@ -153,7 +153,7 @@ def _complete_part(data: bytes, path: tuple[int, ...]) -> bytes:
 
 
 def _field_end(data: bytes, at: int, wire_type: int) -> int | None:
-    """The end of the field whose content begins at `at`; None if it is not known."""
+    """The end of the field with its content at `at`; None if it is not known."""
     if wire_type in (0, 2):
         value, after = read_varint(data, at)
         return None if value is None else after + (value if wire_type == 2 else 0)

@@ -94,14 +94,14 @@ def _link(link: Any) -> Link:
 
 
 def attributes_of(attributes: Mapping[str, Any] | None) -> Attributes:
-    """Convert attributes to the values that decoding them from OTLP would give."""
+    """Convert attributes to the values that they would have after decoding from OTLP."""
     if not attributes:
         return {}
     return {key: value_of(value) for key, value in attributes.items()}
 
 
 def value_of(value: Any) -> Any:
-    """Convert an attribute's value to the one that decoding it from OTLP would give."""
+    """Convert an attribute's value to the value that it would have after decoding from OTLP."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):

@@ -38,21 +38,21 @@ __all__ = ["QUOTA", "Backlog", "Encoding", "Kind", "Position", "Record", "Spool"
 _log = logging.getLogger(__name__)
 
 QUOTA = 4 << 30
-# Disk space left for the database to store the spooled requests, which frees more space.
+# Disk space to leave for the database. Storing the spooled requests then frees more space.
 RESERVE = 64 << 20
 _SEGMENT_BYTES = 64 << 20
-# Bytes written and synced together at most.
+# The most bytes that are written and synced together.
 _GROUP_BYTES = 32 << 20
-# Seconds between two looks at the size of the folder and the free space.
+# Seconds between two checks of the size of the folder and the free space.
 _LOOK_EVERY = 0.1
-# Seconds for which a spool counts as refusing after it refused a request.
+# A spool counts as refusing for this time (s) after it refused a request.
 _REFUSING = 2.0
-# Seconds between two checks of the files while nothing is appended, and until a missing segment
-# counts as lost: before that, the reader may have stored and removed it.
+# Seconds between two checks of the files while nothing is appended, and seconds until a missing
+# segment counts as lost. Before that, the reader may have stored and removed it.
 _INSPECT_EVERY = 0.5
 _LOST_AFTER = 2.5
-# Acknowledgements closer together than this (s) share an entry of the backlog, which has so many
-# entries at most.
+# Acknowledgements closer together than this (s) share an entry of the backlog. The backlog has at
+# most this many entries.
 _BACKLOG_STEP = 0.25
 _MOST_BACKLOG = 1024
 
@@ -64,8 +64,8 @@ class SpoolFull(OtevalError):
 class Backlog:
     """The age of acknowledged requests that are not stored yet.
 
-    Acknowledgements within a short time share an entry, which has the time of the first. Ages may
-    be too high by up to that time, never too low.
+    Acknowledgements within a short time share an entry, which has the time of the first. So ages
+    may be too high by up to this time, never too low.
 
     Args:
         clock: Monotonic seconds.
@@ -98,7 +98,7 @@ class Backlog:
         """The age in seconds of the oldest request that is not stored, 0 if there is none.
 
         Args:
-            stored: The position up to which the spool is stored.
+            stored: The position after the stored part of the spool.
         """
         with self._lock:
             while self._entries and self._entries[0][1] <= stored:
@@ -122,12 +122,12 @@ class _Waiting(NamedTuple):
 
 
 class Spool:
-    """The appending side of the spool. One process has it; any of its threads may append.
+    """The appending side of the spool. One process has it; any thread of the process may append.
 
     Attributes:
         backlog: The age of acknowledged requests that are not stored yet.
         cut: Bytes of an incomplete record that were truncated when the spool was opened.
-        quota: Bytes that all segments together may have.
+        quota: The most bytes of all segments together.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Spool:
 
         Args:
             folder: The folder of its segments.
-            quota: Bytes that all segments together may have.
+            quota: The most bytes of all segments together.
             reserve: Bytes to leave free on the disk.
             write: Writes buffers to a file descriptor and returns the number of bytes written.
             sync: Makes the content of a file descriptor durable.
@@ -191,23 +191,23 @@ class Spool:
         return self.backlog.oldest(self._stored)
 
     def stored(self, position: Position) -> None:
-        """Note the position up to which the storage process has stored the spool."""
+        """Note how far, by position, the storage process has stored the spool."""
         with self._lock:
             self._stored = max(self._stored, position)
 
     def size(self) -> int:
-        """The bytes of all spooled requests, including those not written yet."""
+        """The bytes of all spooled requests, including requests not written yet."""
         with self._lock:
             self._look()
             return self._bytes + self._waiting_bytes
 
     def full(self, size: int = 0) -> str:
-        """Why a request of this many bytes would be refused, "" if it would not be."""
+        """Why a request of this many bytes would be refused, or ""."""
         with self._lock:
             return self._full(size)
 
     def refusing(self) -> str:
-        """Why requests are refused, or were a moment ago; "" while they are taken."""
+        """Why requests are refused, or were refused a moment ago; else ""."""
         with self._lock:
             when, reason = self._refused
             return self._full(0) or (reason if self._clock() - when < _REFUSING else "")
@@ -257,7 +257,7 @@ class Spool:
         return ""
 
     def _look(self) -> None:
-        """Update the folder's size and the free space, unless that was done a moment ago."""
+        """Update the folder's size and the free space, unless they were updated a moment ago."""
         now = self._clock()
         if now - self._looked < _LOOK_EVERY and self._looked >= 0:
             return
@@ -333,7 +333,7 @@ class Spool:
             self._log.release_before(self._stored.segment)
             if self._displaced or not self._is_in_place():
                 self._restore()
-            # A segment that the reader stored and removed is missing too, until `stored` says so.
+            # A segment that the reader stored and removed is missing too, until `stored` notes it.
             self._gone = {number: self._gone.get(number, now) for number in self._log.missing()}
             if any(now - since > _LOST_AFTER for since in self._gone.values()):
                 self._restore()

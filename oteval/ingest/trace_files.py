@@ -4,7 +4,7 @@ The format follows from the first bytes of a file, not from its name: JSON (one 
 or one per line), OTLP protobuf (a message or a stream of messages), Parquet, or a zip archive of
 JSON; plain, gzip or zstd. Memory does not grow with the file.
 
-A part that cannot be read becomes a `Problem` of its batch, and reading goes on. If nothing in a
+A part that cannot be read becomes a `Problem` of its batch, and reading continues. If nothing in a
 file can be read, `InputError` is raised, after any batches with its earlier problems.
 """
 
@@ -119,12 +119,12 @@ def read(
 
     Args:
         path: The file, or "-" for standard input.
-        chunk: The least spans and log records of a batch, except the last. A batch has more if a
-            document that is parsed at once has more.
-        tables: Further tables to recognise in Parquet files, beside ClickHouse's.
+        chunk: The least spans and log records of a batch, except the last. A batch has more if it
+            contains a document that is parsed at once and has more.
+        tables: Further tables to recognise in Parquet files, besides ClickHouse's tables.
 
     Yields:
-        The content. A batch without any has problems.
+        The content. A batch without content has problems.
 
     Raises:
         InputError: The file cannot be read, or nothing in it is in a supported format.

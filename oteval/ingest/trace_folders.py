@@ -1,4 +1,4 @@
-"""The files of a folder that may hold traces or conversations, by their names."""
+"""The files of a folder that may contain traces or conversations, by their names."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _COMPRESSED = (".gz", ".zst", ".zstd")
 
 
 def files_of(path: str) -> list[str]:
-    """The files of a folder and its subfolders in order; a path to anything else alone.
+    """The files of a folder and its subfolders in order; any other path is returned alone.
 
-    Hidden files and folders below it are left aside, and links to folders are not followed.
+    Hidden files and folders below it are left out, and links to folders are not followed.
 
     Args:
         path: A path, or "-" for standard input.
 
     Raises:
-        InputError: The folder cannot be read, or no name in it ends like one of a trace's file.
+        InputError: The folder cannot be read, or no name in it ends like a trace file's name.
     """
     if path == "-" or not Path(path).is_dir():
         return [path]

@@ -19,7 +19,7 @@ __all__ = ["MAGIC", "MemberDocument", "documents"]
 
 MAGIC = b"PK\x03\x04"
 _ZSTD = 93
-_LOCAL_HEADER = 30  # bytes, of which the last four are the lengths of the name and the extra field
+_LOCAL_HEADER = 30  # bytes; the last four are the lengths of the name and the extra field
 # Inspect writes the first of these when an evaluation ends, the second when it starts.
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLES = "samples/"
@@ -46,7 +46,7 @@ def documents(file: BinaryIO) -> Iterator[MemberDocument]:
         file: The archive, which can be sought in.
 
     Raises:
-        InputError: It is damaged, or holds no JSON.
+        InputError: It is damaged, or contains no JSON.
     """
     try:
         with ZipFile(file) as archive:
@@ -60,7 +60,7 @@ def documents(file: BinaryIO) -> Iterator[MemberDocument]:
 
 
 def _members(archive: ZipFile) -> list[ZipInfo]:
-    """The members to read: of a log, its header and samples; of any other, all JSON."""
+    """The members to read: the header and samples of a log; all JSON of any other archive."""
     members = {entry.filename: entry for entry in archive.infolist()}
     names = [name for name in members if name.endswith(".json")]
     samples = [name for name in names if name.startswith(_SAMPLES)]

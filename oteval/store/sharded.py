@@ -8,8 +8,8 @@ ordered by ``rowid``, are copied instead.
 A shard that a server has open cannot be attached. The server makes a copy, and the copy is
 attached. Readers therefore see a served shard as it was when they opened it.
 
-``seq`` and the numbers of archived files get a distance between shards, so they stay unique. A run
-that several shards have is read from the shard in which it ends last; `ShardedStore.split_traces`
+``seq`` and the numbers of archived files get a distance between shards, so they stay unique. If
+several shards have a run, it is read from the shard where it ends last. `ShardedStore.split_traces`
 names the traces whose spans are in several shards.
 
 A folder of results is a shard too; see `result_folder`.

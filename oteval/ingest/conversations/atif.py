@@ -1,7 +1,7 @@
 """The Agent Trajectory Interchange Format: a run for each agent.
 
-A file holds one object with ``schema_version`` (``ATIF-v1.0`` to ``v1.8``), ``agent``, and
-``steps`` of the system, the user and the agent. A step of the agent holds its calls and their
+A file contains one object with ``schema_version`` (``ATIF-v1.0`` to ``v1.8``), ``agent``, and
+``steps`` of the system, the user and the agent. A step of the agent contains its calls and their
 results. Embedded sub-agents become runs with a parent. Facts from the models of Harbor
 (https://harborframework.com/docs/trajectory-format).
 """
@@ -65,7 +65,7 @@ def _run(document: Mapping[str, Any], parent: RecordedRun | None, number: int) -
     agent = agent if isinstance(agent, Mapping) else {}
     session = str(document.get("session_id") or "")
     name = str(document.get("trajectory_id") or session)
-    # Parts of one session share its id, so that the content tells them apart.
+    # Parts of one session share its id, so only their content distinguishes them.
     key = f"{parent.key}/{number}:{name}" if parent else f"{name}:{content_digest(document)}"
     times = [stamp for step in steps if (stamp := time_ns(step.get("timestamp")))]
     tools = agent.get("tool_definitions")
@@ -135,7 +135,7 @@ def _call(call: Mapping[str, Any], step_index: int) -> dict[str, Any]:
 
 
 def _usage(document: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Usage:
-    """The tokens of the steps, or the totals where no step has any."""
+    """The tokens of the steps, or the totals if no step has any."""
     counted = [step["metrics"] for step in steps if step.get("metrics")]
     if counted:
         return Usage.total(read_tokens(metrics).usage for metrics in counted)

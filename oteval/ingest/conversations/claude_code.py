@@ -1,9 +1,9 @@
 """Session files of Claude Code: ``~/.claude/projects/*/*.jsonl``.
 
 A line is a message in Anthropic's form with ``sessionId``, ``uuid`` and ``parentUuid``, or a note
-that no model saw. Each block of an answer has its line, with the same ``message.id`` and the
-same usage. Lines with ``isSidechain`` belong to a sub-agent. Anthropic
-publishes no schema; the fields are those of files of versions 2.0 to 2.1.
+that no model saw. Each block of an answer has its line, with the same ``message.id`` and the same
+usage. Lines with ``isSidechain`` belong to a sub-agent. Anthropic publishes no schema; the fields
+were found in files of versions 2.0 to 2.1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ClaudeCodeSessions", "is_line"]
 
 _FORMAT = "claude-code"
 _AGENT = "claude-code"
-# Lines of the user that ask nothing: the output of a local command, and the note of an interrupt.
+# Lines of the user without a question: the output of a local command, and the note of an interrupt.
 _NO_QUESTION = re.compile(r"\s*(<(local-)?command-|\[Request interrupted by user)")
 _NOTES = frozenset(
     {"summary", "file-history-snapshot", "queue-operation", "progress", "system", "attachment"}
@@ -37,11 +37,11 @@ def is_line(document: Mapping[str, Any]) -> bool:
 
 
 class ClaudeCodeSessions:
-    """The sessions of one file: the main one, and those of sub-agents in it."""
+    """The sessions of one file: the main session, and the sessions of its sub-agents."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
-        # Where a question may go on after an earlier one than the last: the user went back.
+        # Where a question may follow an earlier question than the last: the user went back.
         self._runs_by_line: dict[str, Trajectory] = {}
         self._lines: dict[str, list[str]] = {}
 
@@ -86,7 +86,7 @@ class ClaudeCodeSessions:
             self._runs_by_line[uuid] = run.trajectory
 
     def _go_back(self, session: Session, line: Mapping[str, Any]) -> None:
-        """Continue after the run in which the question's parent stands."""
+        """Continue after the run that contains the question's parent."""
         before = self._runs_by_line.get(str(line.get("parentUuid") or ""))
         if before is not None and len(session.messages) == 1:
             session.previous = before
@@ -104,7 +104,7 @@ class ClaudeCodeSessions:
 
 
 def _is_question(line: Mapping[str, Any]) -> bool:
-    """Whether a user's line asks something; others are results, remarks and notes."""
+    """Whether a user's line is a question; others are results, remarks and notes."""
     if line.get("isMeta") is True or line.get("isCompactSummary") is True:
         return False
     content = line["message"].get("content")
@@ -125,6 +125,6 @@ def _add_answer(session: Session, line: Mapping[str, Any]) -> None:
         return
     session.answer(message, str(message.get("model") or ""))
     if message.get("usage"):
-        # Each line of an answer repeats it; the last one is complete.
+        # Each line of an answer repeats it; the last value is complete.
         tokens = read_tokens(message["usage"])
         session.usage[str(message.get("id") or line.get("uuid"))] = tokens.usage

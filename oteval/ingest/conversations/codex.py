@@ -59,7 +59,7 @@ class CodexSession:
         name = str(meta.get("id") or "")
         if name == self._session.id:
             return
-        # A session that was forked from another begins with that one's lines.
+        # A session that was forked from another begins with the lines of the other session.
         if not self._session.id:
             facts = {key: meta.get(key) for key in ("cwd", "cli_version", "originator")}
             self._session.id = name

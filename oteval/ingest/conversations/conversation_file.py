@@ -17,7 +17,7 @@ __all__ = ["ConversationFile"]
 
 
 class ConversationFile:
-    """Takes the documents of one file, and gives the runs of those that hold conversations."""
+    """Takes the documents of one file, and returns the runs of its conversations."""
 
     def __init__(self) -> None:
         self._ordinal = 0
@@ -27,9 +27,9 @@ class ConversationFile:
         self._codex = codex.CodexSession()
 
     def take(self, document: Any) -> Decoded | None:
-        """The runs of a document, or those that it ends; None for other documents.
+        """The runs of a document, or the runs that it ends; None for other documents.
 
-        A message that stands alone, as in a log of one message a line, waits for `finish`.
+        A single message, as in a log of one message a line, waits for `finish`.
 
         Args:
             document: The parsed document.
@@ -45,7 +45,7 @@ class ConversationFile:
         return _decoded(parts)
 
     def _parts(self, document: Any) -> list[_Part] | None:
-        """Return functions that each give some runs of a document, so that one may fail."""
+        """Return functions that each return some runs of a document, so that one may fail."""
         if isinstance(document, list):
             return self._parts_of_list(document)
         if not isinstance(document, Mapping) or exported_runs.is_run(document):

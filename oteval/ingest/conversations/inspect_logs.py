@@ -1,7 +1,7 @@
 """Logs of Inspect (``inspect_ai``): a run for each sample and epoch, with its scores.
 
-A log is a JSON object, or an ``.eval`` archive, whose members ``header.json`` and
-``samples/*.json`` are read as documents. Facts from inspect_ai's ``log`` and ``scorer`` packages.
+A log is a JSON object, or an ``.eval`` archive. The members ``header.json`` and ``samples/*.json``
+of an archive are read as documents. Facts from inspect_ai's ``log`` and ``scorer`` packages.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def run_of_sample(sample: Any, log: Mapping[str, Any]) -> RecordedRun:
 
     Args:
         sample: The sample.
-        log: The log or its header, which names the task and the model; may be empty.
+        log: The log or its header with the names of the task and the model; may be empty.
 
     Raises:
-        InputError: Its messages cannot be read; the message names it.
+        InputError: Its messages cannot be read; the error names the sample.
     """
     if not isinstance(sample, Mapping):
         raise InputError(f"a sample is {json_kind(sample)} instead of an object")
@@ -109,7 +109,7 @@ def _plain(item: Any) -> Any:
 
 
 def _with_attachments(value: Any, attached: Mapping[str, Any]) -> Any:
-    """A value with the long texts that a sample keeps apart put back."""
+    """A value with its long texts; a sample stores them separately."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         return attached.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list):
@@ -120,7 +120,7 @@ def _with_attachments(value: Any, attached: Mapping[str, Any]) -> Any:
 
 
 def _usage(sample: Mapping[str, Any], items: list[Any]) -> Usage:
-    """The tokens of all models; a log counts the calls of none."""
+    """The tokens of all models; a log has no counts of calls."""
     models = _mapping(sample.get("model_usage")).values()
     total = Usage.total(read_tokens(usage).usage for usage in models)
     answers = sum(_mapping(item).get("role") == "assistant" for item in items)

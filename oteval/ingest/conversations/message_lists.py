@@ -1,4 +1,4 @@
-"""Lists of messages, and objects that hold one.
+"""Lists of messages, and objects that contain one.
 
 - ``[{"role": "user", ...}, ...]``, in any form that `oteval.messages` reads;
 - ``{"messages": [...], "tools": [...]}``, as for fine-tuning; other keys become attributes;
@@ -52,7 +52,7 @@ def is_message_list(document: Any) -> bool:
 
 
 def is_record(document: Mapping[str, Any]) -> bool:
-    """Whether an object holds a list of messages, or an example's inputs and outputs."""
+    """Whether an object contains a list of messages, or an example's inputs and outputs."""
     if "inputs" in document and "outputs" in document:
         return isinstance(document["inputs"], dict)
     items = _list_of(document)
@@ -68,7 +68,7 @@ def run_of_list(items: list[Any], ordinal: int) -> RecordedRun:
 
     Args:
         items: The messages.
-        ordinal: The number of the run in its file, which tells equal ones apart.
+        ordinal: The number of the run in its file, which distinguishes equal runs.
     """
     return RecordedRun(
         _FORMAT, f"{content_digest(items)}:{ordinal}", read_messages(items, "the list")
@@ -76,11 +76,11 @@ def run_of_list(items: list[Any], ordinal: int) -> RecordedRun:
 
 
 def run_of_record(document: Mapping[str, Any], ordinal: int) -> RecordedRun:
-    """The run of an object that holds messages.
+    """The run of an object that contains messages.
 
     Args:
         document: The object.
-        ordinal: The number of the run in its file, which tells equal ones apart.
+        ordinal: The number of the run in its file, which distinguishes equal runs.
 
     Raises:
         InputError: An item of its list is not a message.

@@ -1,4 +1,4 @@
-"""Runs of a file that holds messages and no spans."""
+"""Runs of a file that contains messages and no spans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 FILE_VERSION = "file"
-"""The version of scores that a file holds; they were given elsewhere."""
+"""The version of scores in a file; they were made elsewhere."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_ATTRIBUTE = 200
 _UNREAD = (
@@ -100,8 +100,8 @@ class RecordedRun:
 
     Attributes:
         format: The name of the file's format, such as ``atif``.
-        key: Identifies the run among those of its format.
-        messages: The messages after those of `history`.
+        key: Identifies the run among the runs of its format.
+        messages: The messages after the messages of `history`.
         new_from: The index in `messages` of the run's own first message.
         history: The run before it in the same conversation, or None.
         conversation_id: The conversation, or "".
@@ -113,9 +113,9 @@ class RecordedRun:
         usage: The tokens used.
         start_ns: The start (ns), or 0.
         end_ns: The end (ns), or 0.
-        gaps: Content that the file does not hold.
+        gaps: Content that the file does not contain.
         attributes: Short attributes, for filters.
-        scores: The verdicts in the file: a name, and the score, whether it is a pass and the
+        scores: The verdicts in the file: a name, the score, whether it is a pass, and the
             reason.
     """
 
@@ -139,7 +139,7 @@ class RecordedRun:
 
     @property
     def root_span(self) -> SpanRef:
-        """The ids that stand for a root span: they follow from the format and the key."""
+        """The ids in place of a root span; they follow from the format and the key."""
         name = f"{self.format}:{self.key}".encode()
         trace_id = hashlib.blake2b(name, digest_size=16).hexdigest()
         return SpanRef(trace_id, hashlib.blake2b(name, digest_size=8).hexdigest())

@@ -33,10 +33,10 @@ def run_of_simulation(document: Mapping[str, Any], number: int) -> RecordedRun:
 
     Args:
         document: The results.
-        number: The place of the simulation among them.
+        number: The index of the simulation in the results.
 
     Raises:
-        InputError: It has no list of messages; the message names it.
+        InputError: It has no list of messages; the error names the simulation.
     """
     simulation, info = document["simulations"][number], document.get("info")
     info = info if isinstance(info, Mapping) else {}
@@ -82,7 +82,7 @@ def _agents_messages(items: list[Any]) -> Iterator[dict[str, Any]]:
                     "is_error": item.get("error"),
                 }
         elif item.get("role") == "user" and item.get("tool_calls"):
-            # A turn in which the user only uses a tool says nothing to the agent.
+            # If the user only uses a tool in a turn, the agent gets no message.
             if item.get("content"):
                 yield _plain(item)
         else:

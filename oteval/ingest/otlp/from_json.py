@@ -352,7 +352,7 @@ def _attributes(raw: Any, problems: list[str]) -> dict[str, Any]:
 
 
 def _add_unusual_attribute(item: Any, out: dict[str, Any], problems: list[str]) -> None:
-    """Add an attribute that has no value or an invalid one, and report the latter."""
+    """Add an attribute without a value or with an invalid value, and report an invalid value."""
     key = item.get("key") if isinstance(item, dict) else None
     if not isinstance(key, str) or not key:
         problems.append(f"an attribute without a key ({short_repr(item)}); left out")
@@ -364,7 +364,7 @@ def _add_unusual_attribute(item: Any, out: dict[str, Any], problems: list[str]) 
 
 
 def _with_current_keys(raw: Object) -> Object:
-    """An object with current OTLP/JSON keys; the object itself if it has no others."""
+    """An object with current OTLP/JSON keys; the object itself if all keys are current."""
     if _ALIASES.isdisjoint(raw):
         return raw
     return {KEY_ALIASES.get(key, key): value for key, value in raw.items()}

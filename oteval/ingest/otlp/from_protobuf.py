@@ -1,8 +1,8 @@
 """OTLP protobuf messages to spans and log records.
 
-Requests with traces and with logs have the same outer fields. Without further information they are
-told apart by their records: the first field of a span is its trace id, and that of a log record is
-a fixed 64-bit time, so a log record that is parsed as a span never has a trace id.
+Requests with traces and with logs have the same outer fields. Without further information, their
+records distinguish them: the first field of a span is its trace id, and the first field of a log
+record is a fixed 64-bit time, so a log record that is parsed as a span never has a trace id.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
     "span_of",
 ]
 
-# The number of records that are inspected to tell spans from log records.
+# The number of records that are inspected to distinguish spans from log records.
 _SAMPLE = 100
 _NO_TRACE = bytes(16)
 _NO_SPAN = bytes(8)

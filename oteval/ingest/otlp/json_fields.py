@@ -1,7 +1,7 @@
 """Typed access to fields of parsed JSON; an invalid value is replaced by a default.
 
 Each function takes the parsed value (None if the field is absent or null), the name of the field,
-and the list of problems, to which it adds one for an invalid value.
+and the list of problems. If the value is invalid, the function adds a problem to the list.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NO_SPAN = "0" * 16
 
 
 def as_object(raw: Any, name: str, problems: list[str]) -> Object:
-    """An object; an empty one by default."""
+    """An object; an empty object by default."""
     if isinstance(raw, dict):
         return raw
     if raw is not None:
@@ -95,7 +95,7 @@ def as_integer(raw: Any, name: str, limit: int, problems: list[str]) -> int:
 
 
 def as_enum(raw: Any, name: str, names: Mapping[str, int], limit: int, problems: list[str]) -> int:
-    """The number of an enumeration value, which may be written by name; 0 by default."""
+    """The number of an enumeration value, possibly written by name; 0 by default."""
     if raw is None:
         return 0
     if isinstance(raw, str) and raw in names:

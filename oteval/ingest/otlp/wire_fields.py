@@ -1,7 +1,7 @@
 """The fields of many protobuf messages at once, as NumPy arrays.
 
-One step reads the next field of every message that has one left, so the work per field is shared by
-all messages. Format: https://protobuf.dev/programming-guides/encoding/
+One step reads the next field of every message that has another field, so all messages share the
+work per field. Format: https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 PADDING = bytes(16)
 """Must follow the last message, so that reading a number never leaves the buffer."""
 
-# A step costs as much as some dozens of fields do one by one. A few long messages are left to the
-# caller after this many steps.
+# A step costs as much as reading some dozens of fields one by one. After this many steps, the
+# caller must read the remaining few long messages.
 _MANY_STEPS, _FEW_MESSAGES = 32, 64
 _MAX_VARINT = 10  # bytes
 
@@ -50,7 +50,7 @@ class WireFields:
         start: Where the content begins.
         end: Where the content ends.
         value: The number of a varint, or of fixed bytes, as 64 bits; else 0.
-        is_left: For each message whether it was left out, since it is malformed or too long.
+        is_left: For each message, whether it was left out because it is malformed or too long.
     """
 
     message: Integers
@@ -89,7 +89,7 @@ class WireBuffer:
         return self._words[at].view("<u8")
 
     def varints(self, at: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
-        """The varints at some positions and their sizes; 0 for a varint without an end."""
+        """The varints at some positions, and their sizes; size 0 if a varint has no end."""
         first = self.array[at]
         values = (first & 0x7F).astype(np.uint64)
         sizes = np.ones(len(at), np.int64)
@@ -108,7 +108,8 @@ class WireBuffer:
         """Find the different texts among many that are mostly equal.
 
         Returns:
-            The index of the first of each, and for each text the index in these.
+            The index of the first occurrence of each different text; and for every text, its index
+            among the different texts.
         """
         size = end - start
         # The first and the last eight bytes; the bytes after a shorter text are cut off.
@@ -128,7 +129,7 @@ class WireBuffer:
         return self._distinct_one_by_one(start, end)
 
     def _distinct_one_by_one(self, start: Integers, end: Integers) -> tuple[Integers, Integers]:
-        """Find the different texts; for those that were made so that their sums are equal."""
+        """Find the different texts if some were constructed to have equal sums."""
         numbers: dict[bytes, int] = {}
         first: list[int] = []
         which: list[int] = []
@@ -193,7 +194,7 @@ def _in_order(steps: list[tuple[npt.NDArray[Any], ...]], left: npt.NDArray[np.bo
     total = int(counts.sum())
     tags, value = np.empty((2, total), _U)
     start, end = np.empty((2, total), np.int64)
-    # A message has a field in each step until its last one.
+    # A message has a field in each step until its last field.
     for number, (active, *columns) in enumerate(steps):
         position = ends[active] - counts[active] + number
         for column, values in zip((tags, start, end, value), columns, strict=True):

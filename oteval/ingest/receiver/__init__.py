@@ -1,6 +1,6 @@
 """The OTLP receiver: requests over HTTP and gRPC, checked, redacted and spooled.
 
-The way of a request, file by file:
+The path of a request, file by file:
 
 - `http_server` limits connections, `http` and `grpc` read the body of a request.
 - `auth` checks the sender's token and its rate.

@@ -47,7 +47,7 @@ class Token:
     Attributes:
         name: The name of its owner, for the log.
         digest: Its SHA-256 in hex.
-        may: Whether it permits sending, reading, or acting on runs, which includes reading.
+        may: Whether it permits sending, reading, or acting on runs; acting includes reading.
         attributes: Resource attributes that are set on everything sent with it.
         requests_per_second: The average rate that it permits; None for no limit.
     """
@@ -59,7 +59,7 @@ class Token:
     requests_per_second: float | None = None
 
     def permits(self, permission: Permission) -> bool:
-        """Whether the token gives a permission."""
+        """Whether the token grants a permission."""
         return self.may == permission or (self.may == "write" and permission == "read")
 
 
@@ -69,7 +69,7 @@ ANYBODY = Token("anybody", "")
 class Access:
     """Decides who may send and read.
 
-    Without any token for sending or for reading, that is open to everybody.
+    Without any token for sending or for reading, this action is open to everybody.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Access:
         return self._tokens
 
     def replace(self, tokens: Iterable[Token]) -> None:
-        """Replace the tokens; those that remain keep the state of their rate."""
+        """Replace the tokens; tokens that remain keep the state of their rate."""
         with self._lock:
             self._tokens = tuple(tokens)
             digests = {token.digest for token in self._tokens}
@@ -111,7 +111,7 @@ class Access:
     def admit_local(self) -> str:
         """A new token with which processes of this user may send traces.
 
-        It is beside the other tokens, and stays when they are replaced.
+        It is separate from the other tokens, and stays when they are replaced.
         """
         text = secrets.token_urlsafe(24)
         self._local = Token("local", digest_of(text))
@@ -190,7 +190,7 @@ class _TokenBucket:
         self._level, self._time = self._most, now
 
     def take(self, now: float) -> float:
-        """Take one request; return 0 if it is permitted, otherwise the seconds until it is."""
+        """Take one request; return 0 if it is permitted, else the seconds until it would be."""
         self._level = min(self._most, self._level + max(0.0, now - self._time) * self.rate)
         self._time = now
         if self._level >= 1:

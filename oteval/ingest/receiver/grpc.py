@@ -33,7 +33,7 @@ _METHODS = {
 # Messages up to this size (bytes) are checked in the event loop; a thread would cost more.
 _SMALL = 1 << 16
 _THREADS = 4
-# Messages of all senders together, which are held in memory (bytes).
+# The most bytes of the messages of all senders together, which are in memory.
 _MAX_ARRIVING_BYTES = 512 << 20
 _MAX_CALLS = 1024
 MESSAGE_TIMEOUT = 30.0  # seconds
@@ -75,7 +75,7 @@ class GrpcReceiver:
             address: ``host:port``; port 0 is any free port.
             limit: The most bytes of a request, decompressed.
             credentials: The server's credentials, for TLS.
-            message_timeout: Seconds within which a call's message must have arrived.
+            message_timeout: A call's message must arrive within this time (s).
             connections: The most connections.
 
         Raises:
@@ -104,7 +104,7 @@ class GrpcReceiver:
         self._run(self._server.start())
 
     def stop(self, grace: float) -> threading.Event:
-        """Refuse new calls, and let the running ones finish.
+        """Refuse new calls, and let the running calls finish.
 
         Args:
             grace: Seconds after which running calls are cancelled.

@@ -25,7 +25,7 @@ JSON = "application/json"
 _TYPES: dict[str, Encoding] = {PROTOBUF: "protobuf", JSON: "json"}
 # Bodies up to this size (bytes) are checked in the event loop; a thread would cost more.
 _SMALL = 1 << 16
-# Bodies of all senders together, which are held in memory (bytes).
+# The most bytes of the bodies of all senders together, which are in memory.
 _MAX_ARRIVING_BYTES = 512 << 20
 _MAX_REQUESTS = 1024
 BODY_TIMEOUT = 30.0  # seconds
@@ -50,7 +50,7 @@ class HttpReceiver:
             intake: Checks requests and appends them to the spool.
             access: Decides who may send.
             limit: The most bytes of a request, decompressed.
-            body_timeout: Seconds within which a body must have arrived.
+            body_timeout: A body must arrive within this time (s).
         """
         self._intake = intake
         self._access = access

@@ -148,8 +148,9 @@ class HttpServer(uvicorn.Server):
             application: The ASGI application.
             certificate: The file with the certificate chain, for TLS.
             key: The file with its key.
-            client_ca: The file with the authorities that must have signed a client's certificate.
-            connections: The most connections. Beyond them, the longest idle one is closed.
+            client_ca: The file with the authorities. One of them must have signed a client's
+                certificate.
+            connections: The most connections. Beyond them, the longest idle connection is closed.
         """
         own = {"max_connections": connections, "idle": {}}
         super().__init__(

@@ -1,9 +1,9 @@
-"""The way of a request from its body to the spool, shared by HTTP and gRPC.
+"""The path of a request from its body to the spool, shared by HTTP and gRPC.
 
 `Intake.accept` runs the steps in order: count its parts, parse it, check every span, set the
-resource attributes of the sender's token, redact it, and append it to the spool. The
-spool holds the request as it came, unless it had to be changed. Decoded spans are not kept: JSON is
-decoded only to check it.
+resource attributes of the sender's token, redact it, and append it to the spool. The spool
+contains the request as it was received, unless it had to be changed. Decoded spans are not kept:
+JSON is decoded only to check it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Contents(NamedTuple):
     """The number of spans or log records in a request.
 
     Attributes:
-        valid: How many can be stored.
-        rejected: How many cannot.
-        message: Why the first of them cannot, or "".
+        valid: How many of them can be stored.
+        rejected: How many of them cannot be stored.
+        message: Why the first rejected one cannot be stored, or "".
     """
 
     valid: int
@@ -151,7 +151,7 @@ def _malformed(reason: str) -> RequestRefused:
 
 
 def _check(kind: Kind, encoding: Encoding, request: Any) -> Contents:
-    """Count the records of a request that can be stored, and those that cannot.
+    """Count the records of a request that can be stored, and the records that cannot.
 
     Raises:
         RequestRefused: It is not a request of this kind.
@@ -196,7 +196,7 @@ def _check_json(kind: Kind, request: Any) -> Contents:
 
 
 def _set_attributes(encoding: Encoding, request: Any, attributes: Mapping[str, str]) -> None:
-    """Set attributes on every resource of a parsed request, in place of the sender's."""
+    """Set attributes on every resource of a parsed request; they replace the sender's."""
     if encoding == "json":
         for group in _json_groups(request):
             _set_json_attributes(group, attributes)

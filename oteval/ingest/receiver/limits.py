@@ -114,8 +114,8 @@ def _unzstd(data: bytes, limit: int) -> bytes:
 def decompressed_grpc(data: bytes, limit: int) -> bytes:
     """A gRPC message decompressed.
 
-    gRPC's own decompression has no limit, so the server turns it off and receives messages as they
-    were sent. The first bytes of gzip and zstd never begin an OTLP request: they are invalid tags.
+    gRPC's own decompression has no limit, so the server turns it off and receives messages as sent.
+    The first bytes of gzip and zstd never begin an OTLP request: they are invalid tags.
 
     Raises:
         RequestRefused: It is damaged or too large.
@@ -132,10 +132,10 @@ def is_compressed(data: bytes) -> bool:
     return data.startswith((_GZIP_MAGIC, ZSTD_MAGIC))
 
 
-# A part takes a hundred times more memory parsed than the two bytes of an empty one on the wire,
-# and repeated parts compress to almost nothing. They are counted before the request is parsed:
-# first an upper bound, which costs microseconds and which real requests do not exceed, then one
-# by one.
+# A part takes a hundred times more memory parsed than the two bytes of an empty part on the wire,
+# and repeated parts compress to almost nothing. So parts are counted before the request is parsed.
+# The first count is an upper bound. It takes microseconds, and real requests do not exceed it. If a
+# request does, its parts are counted one by one.
 
 # An unterminated string extends to the end of the body. Searching for its end from every quotation
 # mark would take quadratic time, hence the possessive quantifiers and `\Z`.
@@ -170,8 +170,8 @@ def _tokens(body: bytes) -> int:
 def _most_parts(body: bytes) -> int:
     """An upper bound for the number of parts of a protobuf request.
 
-    The length prefix of a part below 32 bytes is a control character, and a part with children has
-    a child whose tag is one. Text contains hardly any control characters.
+    The length prefix of a part below 32 bytes is a control character. A part with children has a
+    child whose tag is a control character. Text contains hardly any control characters.
     """
     if len(body) // 2 <= MAX_PARTS:
         return len(body) // 2
@@ -180,7 +180,7 @@ def _most_parts(body: bytes) -> int:
 
 
 _Fields = dict[int, str]
-# For each message, the numbers of the fields that hold messages.
+# For each message, the numbers of the fields that contain messages.
 _COMMON: dict[str, _Fields] = {
     "resource": {1: "attribute", 3: "leaf"},
     "scope": {3: "attribute"},
@@ -212,9 +212,9 @@ _FIXED_WIDTHS = {1: 8, 5: 4}
 
 
 def _has_too_many_parts(kind: Kind, body: bytes) -> bool:
-    """Count the parts of a protobuf request on the wire, without allocating any of them.
+    """Count the parts of a protobuf request on the wire, without allocating them.
 
-    A malformed message counts up to the point where it breaks; the parser then refuses it.
+    If a message is malformed, its parts count up to the fault; the parser then refuses it.
     """
     messages = _MESSAGES[kind]
     waiting = [(0, len(body), "request")]
@@ -245,7 +245,7 @@ def _has_too_many_parts(kind: Kind, body: bytes) -> bool:
     return False
 
 
-# Seconds that every request has before a faster one can displace it.
+# Every request has this time (s) before a faster request can displace it.
 _GRACE = 1.0
 
 
@@ -304,9 +304,9 @@ class Uploads:
         """Set the limits.
 
         Args:
-            max_bytes: The most bytes of all requests that were received and are not yet processed.
+            max_bytes: The most bytes of all requests that were received and not processed yet.
             max_count: The most requests that arrive at once.
-            timeout: Seconds within which a request must have arrived.
+            timeout: A request must arrive within this time (s).
         """
         self._max_bytes, self._max_count, self._timeout = max_bytes, max_count, timeout
         self._bytes = 0
@@ -337,10 +337,10 @@ class Uploads:
                 self._arriving.pop(upload, None)
 
     def reserve(self, size: int, upload: Upload) -> None:
-        """Count bytes of a request, and displace others if there are too many.
+        """Count bytes of a request, and displace other requests if there are too many.
 
         Raises:
-            RequestRefused: There are too many, and no other request can be displaced.
+            RequestRefused: There are too many, and other requests cannot be displaced.
         """
         self._bytes += size
         while self._bytes > self._max_bytes:

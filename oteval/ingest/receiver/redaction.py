@@ -66,7 +66,7 @@ class Redactor:
 
     def message(self, message: Message) -> None:
         """Redact a protobuf message in place."""
-        # Unknown fields have no names to which rules could apply.
+        # Unknown fields have no names for rules to match.
         message.DiscardUnknownFields()
         self._message(message)
 
@@ -141,7 +141,7 @@ class Redactor:
                     self._walk(item)
             elif kind == _STRING_TYPE:
                 self._string(message, field.name, value)
-            # Bytes of the length of an id are not text; any others may be.
+            # Bytes with the length of an id are not text; bytes of any other length may be.
             elif kind == _BYTES_TYPE and len(value) not in (8, 16):
                 setattr(message, field.name, self._text.data(value))
 
@@ -228,7 +228,7 @@ def _children(node: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _finite(number: float) -> Any:
-    """A number as JSON can represent it; OTLP writes non-finite ones as text."""
+    """A number in a form that JSON can represent; OTLP writes non-finite numbers as text."""
     if isinstance(number, int) or math.isfinite(number):
         return number
     if math.isnan(number):

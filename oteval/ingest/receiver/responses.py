@@ -61,7 +61,7 @@ def success_body(kind: str, encoding: Encoding, rejected: int = 0, message: str 
         kind: ``traces``, ``logs`` or ``metrics``.
         encoding: The encoding of the body.
         rejected: The number of spans or log records that were left out.
-        message: The reason why.
+        message: The reason for leaving them out.
     """
     if encoding == "json":
         if not rejected and not message:
@@ -91,7 +91,7 @@ def status_protobuf(refused: RequestRefused, code: int | None = None) -> bytes:
 
     Args:
         refused: The refusal.
-        code: The ``google.rpc.Code``. The default is the one for the HTTP status.
+        code: The ``google.rpc.Code``. The default is the code for the HTTP status.
     """
     status = Status(code=_code(refused) if code is None else code, message=refused.reason)
     if refused.retry_after is not None:

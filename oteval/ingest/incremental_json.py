@@ -4,8 +4,8 @@ Objects and lists are read member by member; the values in them are parsed whole
 library's parser. Unlike other parsers, it can start in the middle of a text, and it reports where a
 value ends. Memory contains only the value at the cursor.
 
-After an error, `JsonCursor.rest` returns the text with which reading can continue. A document of 411
-MB takes 120 MB of memory, and 2.4 GB with orjson; ijson stops at the first error.
+After an error, `JsonCursor.rest` returns the text with which reading can continue. A document of
+411 MB takes 120 MB of memory, and 2.4 GB with orjson; ijson stops at the first error.
 """
 
 from __future__ import annotations

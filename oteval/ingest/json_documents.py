@@ -183,7 +183,7 @@ def _parse_error(text: bytes) -> str:
 
 
 class _DocumentReader:
-    """Reads documents value by value, and yields large ones in parts.
+    """Reads documents value by value, and yields large documents in parts.
 
     A part has the form of a document with some of its spans. If a list of spans comes before its
     resource or scope, it is parsed whole, because its spans would not be complete without them. The

@@ -58,7 +58,7 @@ _MOST_BACKLOG = 1024
 
 
 class SpoolFull(OtevalError):
-    """A request cannot be spooled now; the message says why. The sender may retry."""
+    """A request cannot be spooled now; the message contains the reason. The sender may retry."""
 
 
 class Backlog:
@@ -327,7 +327,7 @@ class Spool:
         self.backlog.acknowledge(self._log.end)
 
     def _inspect(self) -> None:
-        """Check that all files are in place, and restore deleted ones."""
+        """Check that all files are in place, and restore deleted files."""
         now = self._inspected = self._clock()
         try:
             self._log.release_before(self._stored.segment)

@@ -33,7 +33,7 @@ __all__ = ["Batch", "Problem", "file_size", "read", "read_stream"]
 
 CHUNK = 4096
 """The least spans and log records of a batch, unless the caller sets it."""
-_HEAD = 1 << 16  # bytes by which the format is recognised
+_HEAD = 1 << 16  # bytes that show the format
 _BATCH_BYTES = 32 << 20
 _BATCH_PROBLEMS = 1000
 _SUPPORTED = (

@@ -154,7 +154,7 @@ def open_target(
 
     Args:
         name: The name of the entry point, such as ``phoenix``.
-        url: The base URL, or None for the one that the backend's own tools use.
+        url: The base URL, or None for the URL that the backend's own tools use.
         headers: Further headers of every request.
         environment: The environment variables, which contain the key.
         timeout: The longest wait (s) for an answer.

@@ -36,7 +36,7 @@ _BATCH_BYTES = 32 << 20
 # The most inserts that wait or run while the next batch is read, and the most bytes of their rows
 # together: while wide rows are inserted, no others are read.
 _MAX_QUEUED, _MAX_QUEUED_BYTES = 1, 48 << 20
-# Bytes of an insert of less than a row group. DuckDB holds all of it twice more for its log.
+# Bytes of an insert of less than a row group. DuckDB copies all of it twice more for its log.
 _REST_BYTES = 32 << 20
 # The least spans and log records that are read at once.
 CHUNK = 1024

@@ -378,7 +378,7 @@ def reference_of_run(
 def compared_reference(
     reference: Reference, run: Trajectory, evaluator: str, store: Store
 ) -> Reference:
-    """The reference to which the comments on a run refer.
+    """The reference that the comments on a run refer to.
 
     Args:
         reference: The reference of the run.

@@ -38,7 +38,7 @@ def archive_due(
     base: Path | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> ArchiveReport | None:
-    """Archive the traces that are due, if there are new ones since the last time.
+    """Archive the traces that have become due since the last time.
 
     Args:
         store: The store, preferably a `Store.sibling` in a separate thread, since archiving a day

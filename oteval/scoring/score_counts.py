@@ -1,6 +1,6 @@
 """The counts of a scoring, by evaluator, and the gates that they reach.
 
-Verdicts that models were asked for, and verdicts that were used again, are also counted.
+Verdicts requested from models, and verdicts that were used again, are also counted.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class TransferReport:
     error: str = ""
 
     def add(self, later: TransferReport) -> None:
-        """Add the result of a later transfer; its error replaces this one's."""
+        """Add the result of a later transfer; its error replaces the earlier error."""
         self.spans += later.spans
         self.logs += later.logs
         self.changed = list(dict.fromkeys([*self.changed, *later.changed]))[:MAX_IDS]
@@ -219,7 +219,7 @@ class TraceFolder:
         return self.path / f"{prefix[:-1]}{_RUNNING}"
 
     def _take(self) -> Iterator[Path]:
-        """Take files away from the processes that write them, and yield the complete ones."""
+        """Take files away from the processes that write them, and yield the complete files."""
         for path in self._files():
             with suppress(FileNotFoundError):
                 taken_path = path.with_name(f"{path.stem}.{secrets.token_hex(4)}{_TAKEN}")

@@ -1,6 +1,6 @@
 """Variants of runs with their rates, costs and times, from the counts of the store.
 
-A variant is a sequence of tools that runs called. Calls of one message may come in any order.
+A variant is a sequence of tools that runs called. Calls of one message may be in any order.
 """
 
 from __future__ import annotations

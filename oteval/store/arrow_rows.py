@@ -14,7 +14,7 @@ from ..base.jsontext import encodable
 
 __all__ = ["encodable_array", "table_of"]
 
-# Unlike Arrow's default pool, this one gives freed memory back to the system.
+# Unlike Arrow's default pool, this pool returns freed memory to the system.
 _POOL = pa.system_memory_pool()
 
 

@@ -165,7 +165,7 @@ def _refuse_older(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 def is_writable(path: Path) -> bool:
-    """Whether a database can be written: its file, and others beside it."""
+    """Whether a database can be written: its file, and other files in its folder."""
     return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
 
 

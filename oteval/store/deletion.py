@@ -92,7 +92,7 @@ class Deletion:
         self._archive = archive
 
     def traces_of_conversations(self, conversations: Sequence[str]) -> list[str]:
-        """The traces of some conversations, archived ones included."""
+        """The traces of some conversations, including archived traces."""
         rows = self._connection.execute(
             """
             SELECT trace_id FROM all_conversations WHERE list_contains($ids, conversation_id)
@@ -105,7 +105,7 @@ class Deletion:
         return [trace_id for (trace_id,) in rows]
 
     def find_traces(self, beginning: str) -> list[str]:
-        """Return up to ten traces, archived ones included, whose id begins with a text.
+        """Return up to ten traces whose id begins with a text, including archived traces.
 
         More than one means that the beginning is ambiguous.
         """
@@ -224,7 +224,7 @@ class Deletion:
     def _delete_chunk(self, chunk: Sequence[str], total: DeletedRows) -> None:
         """Delete traces, even if some of their rows move to the archive meanwhile."""
         for _ in range(_ATTEMPTS):
-            # The archive comes first: if it is missing, no row of these traces is deleted.
+            # The archive is first: if it is missing, no row of these traces is deleted.
             archived = self._archive.remove(chunk)
             total.add(DeletedRows(archived_spans=archived["spans"], archived_logs=archived["logs"]))
             # Another process may be archiving these rows, or monitors be reading them.

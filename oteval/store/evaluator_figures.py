@@ -99,8 +99,8 @@ class VerdictCounts:
         total: The sum of these numbers.
         cost: The reported cost in US dollars; None if no score reports any.
         unpriced: The number of verdicts whose cost is not known.
-        first_ns: When the first of them was given (ns since the epoch), 0 if unknown.
-        last_ns: When the last of them was given.
+        first_ns: The time of the first verdict (ns since the epoch), 0 if unknown.
+        last_ns: The time of the last verdict.
     """
 
     passed: int = 0
@@ -298,7 +298,7 @@ class EvaluatorFigures:
 def _query(
     form: str, first_ns: int, last_ns: int, places: int, selection: Selection
 ) -> tuple[str, list[Any]]:
-    """A query with its stretch of time and runs, and the parameters for the latter."""
+    """A query with its stretch of time and runs, and the parameters for the runs."""
     clause, values = condition_of(selection)
     step = max(1, -(-(last_ns - first_ns + 1) // places))
     numbers = {"first": first_ns, "last": last_ns, "step": step, "places": places}

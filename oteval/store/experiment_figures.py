@@ -1,4 +1,4 @@
-"""Figures of experiments: the newest ones with their runs and feedback, counted in SQL.
+"""Figures of the newest experiments, with their runs and feedback, counted in SQL.
 
 Outputs, comments and inputs are not read. The newest run of each example and repetition counts, and
 the newest call of each evaluator on a run.

@@ -1,7 +1,7 @@
 """Experiments with their runs, feedback and votes.
 
 Tables: ``experiments``, ``runs``, ``feedback`` and ``pair_votes``. Rows are appended. The views
-``current_runs``, ``current_feedback`` and ``current_pair_votes`` have the newest ones.
+``current_runs``, ``current_feedback`` and ``current_pair_votes`` have the newest rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The most informative runs to label for an evaluator, selected by columns.
 
-Except for disagreements, queries use all scores of the evaluator, replaced ones included. The
+Except for disagreements, queries use all scores of the evaluator, including replaced scores. The
 caller leaves out runs whose current score differs; few runs are scored again.
 """
 

@@ -76,7 +76,7 @@ def is_wide(size: int, count: int) -> bool:
 
 @contextmanager
 def small_arrow() -> Iterator[None]:
-    """Let Arrow take memory from the system in a block, so that it can give all of it back.
+    """Let Arrow take memory from the system in a block, so that it can return all of it.
 
     Its usual pool keeps memory that was freed: 90 MB during the first check of monitors.
     """

@@ -1,6 +1,6 @@
-"""Outlines of stored runs: their columns, grouped so that equal ones are looked at once.
+"""Outlines of stored runs: their columns, grouped so that equal outlines are decided once.
 
-The facts that an evaluator may ask for are described in `oteval.model.outline`. Only ``messages``
+`oteval.model.outline` describes the facts that an evaluator may request. Only ``messages``
 is a wide column. ``sound_results`` reads it, and `Outlines.messages` for the arguments of calls.
 """
 

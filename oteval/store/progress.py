@@ -34,7 +34,7 @@ _FETCHED = 10_000
 
 
 def newest_seq(connection: duckdb.DuckDBPyConnection) -> int:
-    """The number of the newest span or log record, archived ones included."""
+    """The number of the newest span or log record, including archived rows."""
     return number(
         connection,
         "SELECT greatest((SELECT coalesce(max(seq), 0) FROM spans), "
@@ -44,13 +44,13 @@ def newest_seq(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def done_by_stage(connection: duckdb.DuckDBPyConnection, stage: Stage) -> int:
-    """The number up to which a stage is done with all rows."""
+    """The stage is done with all rows up to this number."""
     query = "SELECT coalesce(max(seq), 0) FROM progress WHERE stage = ?"
     return number(connection, query, [stage])
 
 
 def done_by_all_stages(connection: duckdb.DuckDBPyConnection) -> int:
-    """The number up to which every stage is done with all rows."""
+    """All stages are done with all rows up to this number."""
     return number(
         connection,
         "SELECT coalesce(min(done), 0) FROM (SELECT max(seq) AS done FROM progress GROUP BY stage)",
@@ -154,7 +154,7 @@ class PendingTraces:
                 GROUP BY trace_id HAVING count(*) > 1 LIMIT 1
             )
             """
-        # An update holds all rows in memory, so it is skipped if it would change nothing.
+        # An update keeps all rows in memory, so it is skipped if it would change nothing.
         if not number(self._connection, several):
             return
         self._repeat(

@@ -6,7 +6,7 @@ Every part of the store goes the same way:
   turns a `Selection` into a condition with its parameters.
 - Lists of values, such as trace ids, go in as an Arrow table with a name: `wanted` and `registered`
   name it for the queries of a block, and `insert` appends it to a table.
-- Results come back whole: one number (`number`), one row (`first_row`), or all (`rows_of`). Only
+- Results are returned whole: one number (`number`), one row (`first_row`), or all (`rows_of`). Only
   `reader` returns them batch by batch, on a separate connection, because DuckDB 2 refuses other
   work on a connection while a result is unfinished.
 - Writes that belong together are made in a `transaction`. If two transactions change the same row
@@ -64,7 +64,7 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
         connection.commit()
     except BaseException:
-        # A failed commit has ended the transaction already. The first error is the one to raise.
+        # A failed commit has ended the transaction already. The first error is raised.
         with suppress(duckdb.Error):
             connection.rollback()
         raise

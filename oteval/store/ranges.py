@@ -59,7 +59,7 @@ def merge_ranges(
     """A few ranges that cover all given ones; the nearest ranges are merged.
 
     Args:
-        ranges: The ranges; empty ones are left out.
+        ranges: The ranges; empty ranges are left out.
         gap: Ranges with a gap of at most this are always merged.
         max_ranges: The most ranges to return.
     """
@@ -122,7 +122,7 @@ def values_in(
     ranges: Sequence[Range],
     limit: ReadLimit | None = None,
 ) -> list[Row]:
-    """The rows of `rows_in` as Python values, which takes less memory for wide ones.
+    """The rows of `rows_in` as Python values, which takes less memory for wide rows.
 
     Args:
         connection: The connection.

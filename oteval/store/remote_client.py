@@ -74,7 +74,7 @@ class ServerNotice:
 
     @classmethod
     def beside(cls, database: str) -> ServerNotice | None:
-        """The notice beside a database; None if there is none that can be read."""
+        """The notice beside a database; None if it is missing or cannot be read."""
         try:
             entries = json.loads(notice_path(database).read_bytes())
             return cls(

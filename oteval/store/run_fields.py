@@ -1,4 +1,4 @@
-"""Functions of runs that look at a few columns, called once for equal ones.
+"""Functions of runs that read a few columns, called once for equal values.
 
 Two functions depend on few columns: a condition that only Python can test, and the group of a run
 in a report. The columns are read in SQL, and the function is called with their values alone. Runs

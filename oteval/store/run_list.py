@@ -202,7 +202,7 @@ class RunList:
         Args:
             selection: The runs, by the filters that have a column.
             most: The most keys.
-            after: Only runs after this one.
+            after: Only runs after this key.
             verdict: Only runs with such a score, even a replaced one.
             is_forward: List the oldest first instead.
         """
@@ -288,7 +288,7 @@ class RunList:
         yield unread
 
     def _ends(self, times: Range, first: int, *, is_forward: bool) -> Iterator[int]:
-        """Yield the ends (ns) of stretches: one with `first` runs, then larger ones."""
+        """Yield the ends (ns) of stretches: a stretch with `first` runs, then larger stretches."""
         if first <= _MOST_SORTED:
             order, end = ("ASC", "max") if is_forward else ("DESC", "min")
             row = first_row(

@@ -65,7 +65,7 @@ _DEFAULTS = {
     for field in fields(Score)
     if field.default is not MISSING and field.default is not None
 }
-# The score of a version of an evaluator on each run, beside the newest one of other versions.
+# The score of a version of an evaluator on each run, and the newest score of other versions.
 _PAIRS = f"""
     WITH of_version AS NOT MATERIALIZED (
         SELECT * FROM scores WHERE evaluator = ? AND version = ?
@@ -450,7 +450,7 @@ class Scores:
 
         Args:
             evaluator: The evaluator's name.
-            version: The version to compare with earlier ones.
+            version: The version to compare with earlier versions.
 
         Yields:
             The earlier score and the score of `version`, by the run's id.

@@ -18,7 +18,7 @@ __all__ = ["SpanOutlines"]
 
 
 class SpanOutlines:
-    """Reads the outlines of stored spans; archived ones are left out."""
+    """Reads the outlines of stored spans; archived spans are left out."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection

@@ -303,7 +303,7 @@ class Spans:
         return WriteResult(stored, table.num_rows - stored)
 
     def spool_position(self) -> tuple[int, int]:
-        """The segment and offset up to which the spool is stored."""
+        """The segment and offset after the stored part of the spool."""
         position_row = first_row(self._connection, 'SELECT segment, "offset" FROM spool_position')
         return (int(position_row[0]), int(position_row[1])) if position_row else (0, 0)
 
@@ -367,7 +367,7 @@ class Spans:
         return with_memory(self._connection, commit)
 
     def count(self) -> tuple[int, int]:
-        """The number of spans and of log records, archived ones included."""
+        """The number of spans and of log records, including archived rows."""
         spans = number(self._connection, "SELECT count(*) FROM spans") + self._archive.count(
             "spans"
         )
@@ -470,20 +470,20 @@ class Spans:
         return [name] if name in matches else matches
 
     def export(self) -> pa.RecordBatchReader:
-        """All spans, archived ones included, batch by batch."""
+        """All spans, including archived spans, batch by batch."""
         return self._exported("spans")
 
     def export_logs(self) -> pa.RecordBatchReader:
-        """All log records, archived ones included, batch by batch."""
+        """All log records, including archived records, batch by batch."""
         return self._exported("logs")
 
     def pages(self) -> Iterator[list[Span]]:
-        """Yield all spans, archived ones included, in batches."""
+        """Yield all spans, including archived spans, in batches."""
         for batch in self._exported("spans"):
             yield spans_of(pa.Table.from_batches([batch]).select(SPAN_COLUMNS.split(", ")))
 
     def log_pages(self) -> Iterator[list[LogRecord]]:
-        """Yield all log records, archived ones included, in batches."""
+        """Yield all log records, including archived records, in batches."""
         for batch in self._exported("logs"):
             yield [log_of(row) for row in rows_of(pa.Table.from_batches([batch]))]
 

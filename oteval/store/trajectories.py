@@ -92,7 +92,7 @@ def _length(row: Mapping[str, Any]) -> int:
     return len(row["roles"]) + len(row["call_names"])
 
 
-# Longer than any trajectory, so that a trajectory that is not stored has not grown.
+# Longer than any trajectory, so an unstored trajectory never counts as grown.
 _NOT_STORED = _StoredRun(0, 1 << 62)
 
 

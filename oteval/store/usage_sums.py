@@ -34,7 +34,7 @@ def all_input(row: str) -> str:
 HAS_TOKENS = f"coalesce({all_input('')} > 0, FALSE)"
 """The condition that a row of ``trajectories`` reports tokens, as `Usage.is_known`."""
 ONE_MODEL = f"CASE WHEN len(models) = 1 AND {HAS_TOKENS} THEN models[1] END"
-"""The model whose price gives the cost of a row of ``trajectories``; NULL if none does."""
+"""The model whose price determines the cost of a row of ``trajectories``; NULL without one."""
 TOKEN_SUMS = ", ".join(
     f"coalesce(sum({all_input('') if name == 'input_tokens' else name}), 0)::HUGEINT AS {name}"
     for name in TOKEN_COLUMNS

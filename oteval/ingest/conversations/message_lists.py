@@ -111,7 +111,7 @@ def run_of_record(document: Mapping[str, Any], ordinal: int) -> RecordedRun:
 
 
 def _text_of(document: Mapping[str, Any]) -> Callable[[str], str]:
-    """A function that gives a text of an object, or ""."""
+    """A function that returns a text of an object, or ""."""
     return lambda key: value if isinstance(value := document.get(key), str) else ""
 
 

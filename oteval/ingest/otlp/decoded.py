@@ -19,7 +19,7 @@ MAX_PROBLEMS = 1000
 
 
 class Problems(list[str]):
-    """A list of problems with at most `MAX_PROBLEMS` entries; further ones are only counted.
+    """A list of problems with at most `MAX_PROBLEMS` entries; further problems are only counted.
 
     Attributes:
         omitted: The number of problems that are not in the list.

@@ -1,4 +1,4 @@
-"""Parts of oteval.yaml that several settings share: filters, and where references come from."""
+"""Parts of oteval.yaml that several settings share: filters, and the sources of references."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def open_store(store: StoreLike) -> Iterator[Store]:
 def start_experiment(
     store: Store, experiment: Experiment, *, prefix: str, resume: bool
 ) -> Experiment:
-    """Store a new experiment, or find the one to resume, and return it.
+    """Store a new experiment, or find the experiment to resume, and return it.
 
     Args:
         store: The store.

@@ -67,7 +67,7 @@ class ArchiveFolder:
         """Lock the folder and remove leftover files.
 
         Raises:
-            StoreError: Another process holds the lock.
+            StoreError: Another process has the lock.
             OSError: The folder cannot be written.
         """
         make_folder(self.root)

@@ -3,12 +3,12 @@
 ``n`` observations with the autocorrelation time ``t`` estimate a mean as well as ``n / t``
 independent ones. For a pass/fail chain that keeps its last value with probability r, t is
 (1 + r) / (1 - r). The estimate sums autocorrelations from lag 1 up to the first pair of lags that
-is within the noise: it counts the dependence between neighbours, which blocks remove, and not a
-slow variation from hour to hour, which they would not. Where there are enough values, the means of
-24 windows are subtracted first.
+is within the noise. So it counts the dependence between neighbours, which blocks remove. It does
+not count a slow variation from hour to hour, which blocks would not remove. Where there are enough
+values, the means of 24 windows are subtracted first.
 
-Slow variation is measured by itself, as the standard deviation of the means of 24 windows beyond
-that of the noise. For a baseline of one day, a window is an hour.
+Slow variation is measured by itself: the standard deviation of the means of 24 windows, beyond the
+standard deviation that noise causes. For a baseline of one day, a window is an hour.
 
 Source: the initial positive sequence of Geyer 1992, "Practical Markov chain Monte Carlo"; noise
 limit: Bartlett 1946; means of windows: the method of batch means.
@@ -77,7 +77,7 @@ def autocorrelation_time(values: Floats) -> float:
 def low_runs(values: Floats) -> int:
     """The number of maximal runs of values below the mean.
 
-    It bounds how much a baseline says about dependence: ten failures in one run are one incident.
+    It bounds how much a baseline shows about dependence: ten failures in one run are one incident.
     """
     if not len(values):
         return 0
@@ -115,8 +115,9 @@ def least_slow_variance(values: Floats, noise: float) -> float:
 def block_noise(values: Floats, time: float) -> float:
     """The variance of one value, as if they were independent, that blocks see.
 
-    Dependence between neighbours is in it, since blocks are as long as that lasts, and slow
-    variation, which the autocorrelation time may contain, is hardly. Two standard errors are added.
+    It contains the dependence between neighbours, since blocks are as long as that lasts. It hardly
+    contains slow variation, which the autocorrelation time may contain. Two standard errors are
+    added.
 
     Args:
         values: Observations.

@@ -1,8 +1,8 @@
 """Backtest: run the rules of monitors over the stored past, and list the alerts.
 
 Baselines are learned from the first observations of the past, as by checks that had run from the
-beginning. Groups, detectors and episodes are those of checks, and share the budget as they came and
-went; nothing is kept. Silence is not tested, because it needs the clock of a check.
+beginning. Groups, detectors and episodes are the same as in checks. Groups share the budget as they
+came and went. Nothing is kept. Silence is not tested, because it needs the clock of a check.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Backtest:
     Attributes:
         episodes: The episodes it would have had, the oldest first.
         groups: The number of groups that were observed.
-        learning: Those that never had a baseline, with the reason.
+        learning: The groups that never had a baseline, with the reason.
         observations: The number of observations.
     """
 

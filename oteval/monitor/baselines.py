@@ -2,11 +2,11 @@
 
 Learning takes the first observations that suffice:
 
-- they cover at least one day, so that the variation from hour to hour is in the mean, and two days
-  where that variation exceeds the noise, so that a daily cycle is seen twice;
+- they cover at least one day, so that the variation from hour to hour is in the mean. Where that
+  variation exceeds the noise, they cover two days, so that a daily cycle is seen twice;
 - their effective number (their number divided by the autocorrelation time) is at least 300;
-- they show at least ten separate runs of low values, or else the autocorrelation time is assumed to
-  be at least 10, since without failures it cannot be seen;
+- they show at least ten separate runs of low values. Otherwise the autocorrelation time is assumed
+  to be at least 10, since it cannot be seen without failures;
 - the lower confidence bound of their mean is within the margin.
 
 After 14 days, learning ends with the bound that was reached. How many observations are used depends
@@ -17,10 +17,10 @@ The floor is the mean that a detector defends: the lower of the mean's confidenc
 the effective number) and the mean minus the margin. Intervals that are shown are exact. The floor
 is not: the rate of false alarms was simulated with this bound, of 300 observations or more. A daily
 cycle (`cycle.py`) is subtracted first, so that the floor follows it. The margin grows with
-the slow variation that is left: a steady group gets half the margin, an unsteady one up to 1.2 of
-it, and one whose variation is certain up to 10 of it. Where that is not enough (`wander.py`), or
-where something was not seen yet, the baseline has a doubt, a sentence that says why false alarms
-may exceed the budget.
+the slow variation that is left: a steady group gets half the margin, an unsteady group up to 1.2 of
+it, and a group whose variation is certain up to 10 of it. Where that is not enough (`wander.py`),
+or where something was not seen yet, the baseline has a doubt: a sentence with the reason why false
+alarms may exceed the budget.
 
 `review` recomputes the length of blocks from later observations, and `review_hours` the pattern of
 hours and weekdays. The mean stays frozen, so that a slow decline is not learned away; the floor may
@@ -75,17 +75,17 @@ _TWO_WEEKS = 14 * 24
 _LEAST_DISPERSION = 0.02
 _HEAVY_TAILS = 0.15
 """Dependent failures come in runs, so that a few of them are low more often than their variance
-says: this share of the excess of their dispersion is added for the interval of a change."""
+predicts: this share of the excess of their dispersion is added for the interval of a change."""
 
 _MARGIN = 0.55
 """The margin is this times the variance of the slow variation, divided by the usual margin, because
 the gain of bets from hours that are better and worse grows with their variance. It chooses a place
-on a curve: with random shifts of .04 in each hour, even a rule that knows their distribution needs
-268 scores to find a drop of .1 at one false alarm in 30 days, and this one 265 to 275."""
+on a curve. With random shifts of .04 in each hour, even a rule that knows their distribution needs
+268 scores to find a drop of .1 at one false alarm in 30 days. This margin needs 265 to 275."""
 
 _LEAST_MARGIN, _MOST_MARGIN, _CERTAIN_MARGIN = 0.5, 1.2, 10.0
-"""In usual margins: the least and the most for a variance that may be chance, and for one that is
-certain."""
+"""In usual margins: the least and the most for a variance that may be chance, and for a variance
+that is certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class LearningRules:
     Attributes:
         effective: The least effective number of observations.
         span_ns: The least time they cover.
-        unsteady: The factor to that time where they vary from hour to hour.
+        unsteady: The factor to that time where observations vary from hour to hour.
         longest_ns: The time limit; learning then ends with the precision reached.
         margin: The usual distance of the floor below the mean.
     """
@@ -132,7 +132,7 @@ class Baseline:
         block_reason: The reason for this number.
         dispersion: The long-run variance of the values, relative to independent 0/1 values.
         start_ns: The time of the first observation.
-        end_ns: The time of the last.
+        end_ns: The time of the last observation.
         cycle: The difference from the mean at each hour of the day and on each weekday.
         noise: The variance of one value, as if they were independent; 0 if it was not measured.
         doubts: Why there may be more false alarms than the budget; sentences.
@@ -207,8 +207,8 @@ def learn(
     """Learn a baseline from the first observations that suffice.
 
     Args:
-        values: All observations of the group so far, in order; `Baseline.size` says how many of
-            them were used, and a detector gets the rest.
+        values: All observations of the group so far, in order. `Baseline.size` is the number of
+            them that were used; a detector gets the rest.
         times_ns: Their times.
         rules: When to stop.
         tried: The `Learning.size` of an earlier call with fewer observations, which saves time.
@@ -273,8 +273,8 @@ def review(baseline: Baseline, values: npt.ArrayLike, times_ns: npt.ArrayLike) -
 def review_hours(baseline: Baseline, sums: HourlySums, values: npt.ArrayLike) -> Baseline:
     """Learn the pattern of hours and weekdays, and how the level wanders, from later hours.
 
-    The pattern keeps the mean of the baseline, which is that of the hours and weekdays that it saw.
-    Hours of episodes count for the pattern, because it comes back every day or week; they do not
+    The pattern keeps the mean of the baseline: the mean of the hours and weekdays that it saw.
+    Hours of episodes count for the pattern, because it comes back every day or week. They do not
     count for the wander, which may lower the floor.
 
     Args:

@@ -27,7 +27,7 @@ from .detector import Floats, Ints
 __all__ = ["DROPS", "bet_sizes", "highest_wealth", "wealth"]
 
 DROPS = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Drops below the floor, for each of which one bet is the best one on passes and failures. At a
+"""Drops below the floor. For each of them, one bet is the best one on passes and failures. At a
 floor of .93 the sizes are 0.8, 1.5, 3.1, 6.1 and 12.3; one of them suits most drops."""
 
 _LARGEST_LOSS = 0.95
@@ -38,7 +38,7 @@ _MOST = 1e100
 """Wealth far beyond an alarm is capped, since a long bad stretch would overflow."""
 
 _FEW_OTHERS = 0.25
-"""The share of other values than the best, above which looking for stretches does not pay."""
+"""If a larger share of values is not the best value, looking for stretches does not pay."""
 
 
 def bet_sizes(floor: float, drops: Sequence[float] = DROPS, *, reach: float = 0.0) -> Floats:
@@ -83,8 +83,8 @@ def wealth(start: Floats, factors: Floats, allowances: Floats) -> Floats:
 def highest_wealth(gaps: Floats, sizes: Floats, *, allowance: float) -> Floats:
     """The highest mean wealth of the bets in each of many runs, from no wealth on.
 
-    Where most values are the best one, as with passes and failures, wealth is looked at after each
-    of the others only: it hardly grows in between.
+    Where most values are the best one, as with passes and failures, wealth is looked at only after
+    each of the other values: it hardly grows in between.
 
     Args:
         gaps: The floor minus each value: one row per value, one column per run.

@@ -6,12 +6,12 @@ find a drop later. So a block is
 
 - one observation, where the baseline has 60 failures or more and shows no dependence;
 - at least 3, where it has fewer failures, because dependence would be missed too often;
-- 10, where it has fewer than 8 failures, which say nothing (a drop is easy to see there);
+- 10, where it has fewer than 8 failures, which show nothing (a drop is easy to see there);
 - about two autocorrelation times, where it shows dependence.
 
 Then the baseline is resampled in stretches longer than its dependence, and bets on block means
 (`bets.py`) run over the result. If more runs raise an alarm than a budget allows, blocks become
-longer by half, until the budget holds.
+longer by half, until the runs are within the budget.
 
 Source: moving blocks bootstrap, Künsch 1989, "The jackknife and the bootstrap for general
 stationary observations".
@@ -36,7 +36,7 @@ _TIMES = 2.0
 """The length of blocks in autocorrelation times."""
 
 _FEW, _MANY = 8.0, 60.0
-"""Failures that say nothing about dependence, and that are enough to exclude it."""
+"""The failures that show nothing about dependence, and the failures that suffice to exclude it."""
 
 _CAUTIOUS, _CAREFUL = 10, 3
 _LONGEST = 512

@@ -6,10 +6,10 @@ wrong. The allowance of an observation is
 
     alarms * share * (time since the previous observation) / period
 
-so that the allowances of a group in any 30 days add up to its share of the budget, at any traffic,
-and those of all groups to the budget, as long as the shares of the groups that are live at any
-moment add up to at most 1. Every live group has the share 1 / (number of live groups). A new group
-lowers the shares of the others from then on; past spending is unaffected, and nobody's
+so that the allowances of a group in any 30 days add up to its share of the budget, at any traffic.
+The allowances of all groups add up to the budget, as long as the shares of the groups that are live
+at any moment add up to at most 1. Every live group has the share 1 / (number of live groups). A new
+group lowers the shares of the others from then on. Past spending is unaffected, and nobody's
 promise is loosened. A group that ends leaves its share to the others from then on.
 
 Source: an e-detector whose increments are not 1 but the allowances; by Ville's inequality for its

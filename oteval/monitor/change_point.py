@@ -1,13 +1,13 @@
 """When a mean changed, and to which value, estimated when a detector decides.
 
-The likelihood is that of 0/1 values with one mean before a time and another since. Both means and
-the time are free; the baseline's observations count among those before. The estimate is the most
-likely pair of a time and a mean since. All pairs whose log-likelihood is nearly as high are
-plausible, and the intervals of the time and of the mean span these pairs. So the interval of the
-mean allows for a time that was chosen to suit the values.
+The likelihood treats the values as 0/1 values with one mean before a time and another since. Both
+means and the time are free; the baseline's observations count among the values before. The estimate
+is the most likely pair of a time and a mean since. All pairs whose log-likelihood is nearly as high
+are plausible, and the intervals of the time and of the mean span these pairs. So the interval of
+the mean allows for a time that was chosen to suit the values.
 
-An alarm is raised by values that are partly low by chance. For that the limits are wider than the
-1.9 of a single mean and a fixed time: an interval that holds at any stopping time needs about
+An alarm is raised by values that are partly low by chance. So the limits are wider than the 1.9 of
+a single mean and a fixed time: an interval that is valid at any stopping time needs about
 log(1/.05) and half the logarithm of the effective number of observations.
 
 Values of another variance, or dependent ones, divide the log-likelihood by their dispersion: their
@@ -115,8 +115,9 @@ class _Stretches:
         sums: Their sums.
         means: Their means.
         means_before: The means of all observations before.
-        gains_before: The log-likelihood of those before, less that of all without a change.
-        gains: The log-likelihood of a change, less that of none.
+        gains_before: The log-likelihood of the observations before, less the log-likelihood of all
+            observations without a change.
+        gains: The log-likelihood of a change, less the log-likelihood of no change.
         dispersion: The dispersion.
     """
 
@@ -130,7 +131,7 @@ class _Stretches:
 
 
 def _stretches(cells: Cells, usual: UsualMean, *, worse: bool) -> _Stretches:
-    """The stretches of observations in which lower is worse, turned round if it rose."""
+    """The stretches of observations where lower is worse, turned round if the mean rose."""
     counts = np.cumsum(cells.counts[::-1])[::-1].astype(np.float64)
     sums = np.cumsum(cells.sums[::-1])[::-1]
     sums = np.clip(sums if worse else counts - sums, 0.0, counts)

@@ -1,12 +1,12 @@
 """Compare the measures of monitors before and after a time, such as a deployment.
 
-`level_changes` compares the levels and says how uncertain the difference is, given how much the
-level wanders by itself. Both figures have exact intervals for the number of independent
+`level_changes` compares the levels and estimates how uncertain the difference is, given how much
+the level wanders by itself. Both figures have exact intervals for the number of independent
 observations that are as uncertain. The p-values of all groups and measures are adjusted together
 (Benjamini-Hochberg). A measure whose unit is unbounded is compared by the share beyond 90% of the
-values before. New and rare variants are those that every second run before lacks, so that the other
-runs before and those after are compared with the same variants. Groups by version are joined, since
-a deployment changes it.
+values before. New and rare variants are the variants that every second run before lacks. So the
+other runs before and the runs after are compared with the same variants. Groups by version are
+joined, since a deployment changes the version.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MeasuredChange:
         after: The figure after; None with too few observations.
         change: The difference with its 95% interval, in the terms of the figure; None if too little
             is known.
-        note: Why nothing can be said, or which pattern may explain the change.
+        note: Why no change can be estimated, or which pattern may explain the change.
         is_worse: Whether the change is to the worse side.
         p: The p-value, adjusted by `adjusted`; None with too few observations.
         slices: The slices that got worse most, their means in the terms of the figure.
@@ -143,7 +143,7 @@ def compared_scale(measure: str, before: Observations) -> tuple[Scale, Observati
     """
     if measure not in VARIANT_MEASURES:
         return fit(measure, "worse", before), before
-    # Runs are new beside others, not beside themselves.
+    # Runs are new compared with other runs, not with themselves.
     places = np.arange(len(before))
     return fit(measure, "worse", before.select(places[::2])), before.select(places[1::2])
 

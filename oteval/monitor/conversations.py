@@ -1,9 +1,9 @@
 """Conversations become observations: the mean of a conversation's runs, once it is over.
 
-A conversation is over when it was idle for 10 minutes or is an hour old, by the times of the runs
-that were stored after it; at the end of a check, by its clock. Runs that come later are ignored. A
-run without a conversation is an observation at once. A run that was scored again counts with its
-last score before its conversation was over.
+A conversation is over when it was idle for 10 minutes or is an hour old. The times of the runs that
+were stored after it decide that; at the end of a check, its clock does. Runs that come later are
+ignored. A run without a conversation is an observation at once. A run that was scored again counts
+with its last score before its conversation was over.
 
 Everything is decided in the order of storage, run by run, so that the observations and their order
 do not depend on how reading was cut into parts.
@@ -36,7 +36,7 @@ IDLE_NS = 600 * 10**9
 OLDEST_NS = 3600 * 10**9
 """The age at which a conversation is over."""
 _DAY_NS = 86_400 * 10**9
-# Conversations are remembered for so many days; runs that are older than that are ignored.
+# Conversations are remembered for so many days; older runs are ignored.
 _REMEMBERED_DAYS = 30
 # The most open runs of a monitor; beyond it, the oldest conversations are closed early.
 _MAX_OPEN = 100_000
@@ -112,8 +112,8 @@ def close(
         is_over: Which of them belong to conversations that are observations already.
         before: The runs of open conversations.
         reached_ns: The latest time of a run before.
-        now_ns: The time of the check; later times are those of a wrong clock, and count as it.
-        is_last: Whether no later runs are stored, so that the clock says which are over.
+        now_ns: The time of the check. Later times come from a wrong clock, and count as this time.
+        is_last: Whether no later runs are stored, so that the clock decides which are over.
         waits: Whether runs without a conversation may be scored again, and wait for that.
     """
     runs = _Runs.of(new, conversations, before, reached_ns, now_ns)
@@ -145,7 +145,7 @@ class _Runs:
         starts: Their starts.
         ends: Their ends.
         known: How many are of open conversations.
-        before: The latest time before each came.
+        before: The latest time before each run came.
         after: The latest time when each new run had come.
         reached_ns: The latest time of all.
     """
@@ -184,7 +184,7 @@ class _Runs:
         )
 
     def arrived(self, chosen: Flags) -> Ints:
-        """The places of some new runs, without those that are older than is remembered."""
+        """The places of some new runs, without runs that are older than is remembered."""
         places = np.flatnonzero(chosen) + self.known
         oldest = first_remembered_day(self.before[places]) * _DAY_NS
         return places[self.ends[places] >= oldest]
@@ -197,7 +197,7 @@ class _Runs:
         return places[np.sort(np.unique(numbers, return_index=True)[1])]
 
     def accepted(self, places: Ints) -> _Conversations:
-        """The conversations of runs, with the runs that came before each was over."""
+        """The conversations of runs, with the runs that came before each conversation was over."""
         order = places[np.argsort(self.conversations[places], kind="stable")]
         firsts = np.flatnonzero(_begins(self.conversations[order]))
         sizes = np.diff(np.append(firsts, len(order)))
@@ -238,7 +238,7 @@ class _Conversations:
 
     @property
     def firsts(self) -> Ints:
-        """The index of the first run of each, in `members`."""
+        """The index of the first run of each conversation, in `members`."""
         return np.cumsum(self.sizes) - self.sizes
 
     @property
@@ -263,7 +263,7 @@ class _Conversations:
         return is_crowded
 
     def without_replaced(self, runs: _Runs) -> _Conversations:
-        """Leave out runs of which a later score, or a later revision, is there."""
+        """Leave out runs that have a later score, or a later revision."""
         if len(self.members) == len(self.sizes):
             return self
         names = runs.table["trajectory_id"].take(pa.array(self.members)).combine_chunks()

@@ -1,16 +1,17 @@
 """The pattern of a group's hours and weekdays: how its mean depends on them (UTC).
 
-Hours are described by two waves, of a day and of half a day, and by a table of the 24 hours for
+Hours are described by two waves, of a day and of half a day. A table of the 24 hours describes
 the rest, such as a nightly job. They are fitted to the means of hours by weighted least
-squares. A wave counts only where it stands out of the variation from hour to hour, which may be far
-larger than that of the values: F, its variance relative to that of the hours, is at least 8, which
-random hours of two days reach about once in a thousand times; of the table, at least 4. Where
-successive hours are alike, F is divided by their autocorrelation time. A pattern of hours needs two
-days, and values at most hours of the day on both; a pattern of weekdays needs two weeks.
+squares. A wave counts only where it exceeds the variation from hour to hour, which may be far
+larger than the variation of the values. F, the variance of the wave relative to the variance of the
+hours, must be at least 8; random hours of two days reach that about once in a thousand times. The F
+of the table must be at least 4. Where successive hours are alike, F is divided by their
+autocorrelation time. A pattern of hours needs two days, and values at most hours of the day on
+both; a pattern of weekdays needs two weeks.
 
 Each part is shrunk by 1 - 1/F. The pattern is followed down, where the group is usually worse, and
-0.7 of it is followed up: following the rest would find drops hardly sooner, and would be an alarm
-more often on a day without the pattern, such as a Sunday.
+0.7 of it is followed up. Following the rest would find drops hardly sooner. It would also raise an
+alarm more often on a day without the pattern, such as a Sunday.
 
 Source: the periodogram and its F test, Fisher 1929, "Tests of significance in harmonic analysis";
 the analysis of variance: Fisher 1925, "Statistical methods for research workers"; the shrinkage:
@@ -37,7 +38,7 @@ _LEAST_F_OF_HOURS = 4.0
 _LEAST_F_OF_WEEKDAYS = 12.0
 _FOLLOWED_UP = 0.7
 _HOURS_SEEN = 20
-"""Of the 24 hours of the day, those that need values on two days or more."""
+"""At least this many of the 24 hours of the day need values on two days or more."""
 
 _WEEKS = 14 * 24
 
@@ -70,7 +71,7 @@ class WeeklyCycle:
 
     @property
     def surplus(self) -> float:
-        """By how much the mean is above that of bad hours when the differences are removed."""
+        """By how much the mean is above the mean of bad hours when the differences are removed."""
         parts = (differences for differences in (self.hours, self.weekdays) if differences)
         repeats = 1 / _FOLLOWED_UP - 1
         return sum(repeats * float(np.maximum(part, 0.0).mean()) for part in parts)

@@ -1,9 +1,9 @@
 """The interface of all detectors: observations in, alarms and recoveries out.
 
-A detector belongs to one group of one monitor. It starts in the state ok; an alarm takes it to
-alert, a recovery back to ok, and then it starts over. Detectors are exact under any partition of
-their input: two calls of ``update`` with the halves of a sequence give the alarms of one call with
-the whole, and a detector restored from ``state()`` continues as the original would have.
+A detector belongs to one group of one monitor. It starts in the state ok. An alarm takes it to
+alert; a recovery takes it back to ok, and then it starts over. Detectors are exact under any
+partition of their input: two calls of ``update`` with the halves of a sequence return the alarms of
+one call with the whole, and a detector restored from ``state()`` continues as the original would.
 
 Observations are values in [0, 1], lower is worse. NaN and values outside are refused, because a
 detector that skipped them would be silent about a broken measure.
@@ -31,7 +31,7 @@ class Alarm:
 
     Attributes:
         kind: ``alert`` when the values became worse, ``recovered`` when they became better again.
-        index: The observation that decided, counted from 0 since the detector was created.
+        index: The observation that caused it, counted from 0 since the detector was created.
         time_ns: Its time.
         change_ns: The estimated time of the change: the first observation after it.
         change_from_ns: The earliest plausible time of the change.

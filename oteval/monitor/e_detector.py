@@ -4,13 +4,14 @@ In the state ok it bets that the mean of the observations, or of blocks of them,
 (`bets.py`), and alarms when the mean wealth reaches 1. The expected number of false alarms is at
 most the budget while the mean is at least the floor, at any traffic and with no window to tune. A
 daily cycle of the baseline is subtracted from all values, so that the floor follows the time of
-day. The guarantee needs observations (or blocks) that hardly depend on each other; `blocks.py`
-chooses the length of blocks for that from the baseline.
+day. The guarantee needs observations (or blocks) that hardly depend on each other. For that,
+`blocks.py` chooses the length of blocks from the baseline.
 
 In the state alert it bets that the mean is above the point halfway from the floor to the mean since
 the change (one standard error above its estimate). Its allowance is one wrong recovery in 5,000
 observations while the mean stays below that point. When the wealth reaches 1, the group has
-recovered, and the detector starts over. Small drops take longer to be over than to be found.
+recovered, and the detector starts over. It takes longer to find the end of a small
+drop than its start.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class EDetector:
         self._history.clear()
 
     def _allowances(self, times: Ints) -> Floats:
-        """The allowance of each observation, for the time since the one before."""
+        """The allowance of each observation, for the time since the observation before."""
         if not len(times):
             return np.empty(0)
         reached = np.maximum.accumulate(np.concatenate([[self._last_ns], times]))

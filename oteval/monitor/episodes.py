@@ -1,9 +1,9 @@
 """Episodes and states of groups, as pure functions.
 
-An *episode* lasts from an alert to its end. Each is notified once when it starts and once when it
-ends. It is not notified while it is snoozed, and not at all once a person has acknowledged it
-before. Times of episodes are those of runs, never of this machine's clock; a clock that steps back
-can therefore neither start nor end one.
+An *episode* lasts from an alert to its end. It is notified once when it starts and once when it
+ends. It is not notified while it is snoozed. If a person acknowledges it before its notification,
+it is never notified. Times of episodes are times of runs, never of this machine's clock. So a clock
+that steps back can neither start nor end an episode.
 
 States of a group: ``learning`` until it has a baseline; ``ok``; ``warn`` if the evidence is more
 than half way to an alert; ``alert`` during an episode; ``recovered`` for a day after one;

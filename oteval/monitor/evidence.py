@@ -5,7 +5,7 @@ episode. So a notification has the same content however often it is sent.
 
 Runs before the earliest time of the change are compared with runs since its most likely time. At
 most 2,000 of each are read, so that the work does not grow with the store. The interval of the mean
-since a change is that of its estimate (`change_point.py`); other intervals are exact for the
+since a change comes from its estimate (`change_point.py`). Other intervals are exact for the
 effective number of observations: their number divided by the dispersion.
 """
 
@@ -83,7 +83,7 @@ class _Period:
         return run_ids
 
     def texts(self, dimension: str) -> Any:
-        """A dimension of the worst run of each."""
+        """A dimension of the worst run of each conversation."""
         rows = self.runs[dimension].take(pa.array(self.worst)).fill_null("").to_pylist()
         return np.array(rows, object)
 
@@ -271,8 +271,8 @@ def _interval_since(
 ) -> list[float] | None:
     """The 95% interval of the mean since a change in the terms of the figure.
 
-    A detector that estimates the change knows it, for the time of the change is estimated as well.
-    The windows of other rules are fixed.
+    A detector that estimates the change also estimates this interval, because the time of the
+    change is uncertain. The windows of other rules are fixed.
     """
     stored: Mapping[str, Any] = json.loads(row.detectors or "{}")
     change = stored.get(episode.side, {}).get("state", {}).get("change")

@@ -16,7 +16,7 @@ __all__ = ["Families", "family_of", "with_those_of"]
 
 
 def family_of(group: str, group_by: Sequence[str]) -> str:
-    """A group's values without its version, if a monitor groups by that.
+    """A group's values without its version, if a monitor groups by version.
 
     Args:
         group: The values, as a JSON list.

@@ -1,7 +1,7 @@
-"""Simulate the rules of a monitor on each group's own history, beside a plain threshold.
+"""Simulate the rules of a monitor, and a plain threshold, on each group's own history.
 
-The plain threshold is that of most alerting systems: the mean of the last 60 minutes below a limit,
-here halfway from the baseline's mean to the smallest simulated drop. `simulation` describes how a
+Most alerting systems have such a threshold: the mean of the last 60 minutes below a limit, here
+halfway from the baseline's mean to the smallest simulated drop. `simulation` describes how a
 history is resampled. Drops are of the values that detectors compare: .1 is ten more failures in a
 hundred runs, or ten more slow ones.
 """
@@ -129,7 +129,7 @@ def simulate_group(
 def _learned(
     settings: MonitorSettings, observations: Observations
 ) -> tuple[Mapping[Side, LearnedSide], int] | Learning:
-    """The sides and the number of observations that they were learned from."""
+    """The sides, and the number of observations that they were learned from."""
     plain = without_baseline(settings)
     if plain is not None:
         return plain, 0
@@ -137,7 +137,7 @@ def _learned(
 
 
 def _values(scale: Scale, observations: Observations, baseline_size: int) -> Floats:
-    """The values of a history; those of the baseline as if they had come later."""
+    """The values of a history; values of the baseline are as if they had come later."""
     own = scale.baseline_values(observations.first(baseline_size))
     return np.concatenate([own, scale.values(observations.after(baseline_size))])
 

@@ -47,10 +47,10 @@ __all__ = [
 ]
 
 _GROWTH = 1.25
-# The fewest observations of a time that a user chose for the baseline.
+# The fewest observations in a period that a user chose for the baseline.
 _FEWEST_CHOSEN = 20
 _EXAMPLES = 3
-# How much less a value counts in the average of the newest than the one after it.
+# In the average of the newest values, the weight of a value relative to the value after it.
 _FADES = 0.5 ** (1 / 25)
 _NEWEST = 1000
 # The commonness of variants varies around 0.5, where a mean is known least precisely.
@@ -271,7 +271,7 @@ def _learn_first(
     learned: dict[Side, LearnedSide] = {}
     baseline_size = 0
     if len(settings.sides) > 1:
-        # One side may have learned at a size at which the other had not.
+        # One side may have learned at a size where the other had not.
         tried = 0
     for side in settings.sides:
         if not len(observations):
@@ -284,14 +284,14 @@ def _learn_first(
         if isinstance(baseline, Learning):
             return baseline
         learned[side] = LearnedSide(scale, baseline)
-        # Later runs are those that the scale does not know either.
+        # Later runs are runs that the scale does not know either.
         baseline_size = max(baseline_size, baseline.size if scale.is_fixed else len(observations))
     return learned, baseline_size
 
 
 def learning_rules(settings: MonitorSettings) -> LearningRules:
     """When the groups of a monitor have learned their baselines."""
-    # Only the e-detector compares with the mean, which it has to know precisely.
+    # Only the e-detector compares with the mean, so only it has to know the mean precisely.
     is_precise = isinstance(settings.detector, EDetectorSettings)
     usual = _MARGINS.get(settings.measure, LearningRules().margin)
     return LearningRules(
@@ -323,7 +323,7 @@ def after_silence(row: GroupRow, times: Any, now_ns: int) -> GroupRow:
     Args:
         row: The row.
         times: The times of the observations (ns), at least one.
-        now_ns: The time of the check; later times are those of a wrong clock, and count as it.
+        now_ns: The time of the check. Later times come from a wrong clock, and count as this time.
     """
     times = np.minimum(times, now_ns)
     last = row.last_ns or int(times[0])

@@ -1,11 +1,11 @@
 """64-bit hashes of many short texts at once, the same in every version and on every machine.
 
-They stand for the names of conversations, of which millions are remembered. Texts are read as words
+They replace the names of conversations, because millions are remembered. Texts are read as words
 of 8 bytes, which are mixed one after the other by multiplication and shifts. They do not protect
 against somebody who looks for two names with the same hash. A million names take 0.1 CPU seconds,
 and 0.9 by md5 in SQL.
 
-Source: the mixing steps are those of Pelle Evensen's "moremur" family of finalisers, after
+Source: the mixing steps come from Pelle Evensen's "moremur" family of finalisers, after
 MurmurHash3 by Austin Appleby.
 """
 
@@ -27,7 +27,7 @@ _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 
 
 def text_hashes(texts: pa.Array) -> Hashes:
-    """The hash of each text; that of null is that of the empty text."""
+    """The hash of each text; null has the hash of the empty text."""
     if texts.null_count:
         texts = texts.fill_null("")
     _, offsets, data = texts.cast(pa.string()).buffers()

@@ -47,7 +47,7 @@ class Hours:
 
     @classmethod
     def of_sums(cls, first: int, counts: npt.NDArray[Any], sums: npt.NDArray[Any]) -> Hours:
-        """The hours from the first one on of which any has observations."""
+        """The hours from the first hour on that has any observations."""
         numbers = np.flatnonzero(counts)
         return cls(
             numbers + first, counts[numbers].astype(np.float64), sums[numbers] / counts[numbers]
@@ -86,11 +86,11 @@ class HourlySums:
 
     def __init__(self) -> None:
         self._first = 0
-        # Of each hour: the count and the sum of all, and of quiet observations.
+        # For each hour: the count and the sum of all observations, and of the quiet ones.
         self._sums = np.zeros((_COLUMNS, 0), np.int64)
 
     def add(self, values: Floats, times: Ints, is_quiet: npt.NDArray[np.bool_]) -> None:
-        """Add observations; those older than four weeks are left out."""
+        """Add observations, except for observations older than four weeks."""
         if not len(values):
             return
         hours = times // HOUR_NS

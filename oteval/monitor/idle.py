@@ -1,6 +1,6 @@
-"""Checks that have nothing to do: nothing new is stored, and the time brings nothing either.
+"""Checks that have nothing to do: nothing new is stored, and passing time changes nothing either.
 
-Then a check only reads. That the time brings nothing means: no conversation is over, no group has
+Such a check only reads. Passing time changes nothing if no conversation is over, no group has
 fallen silent or is gone, no notification of an episode is missing, and nothing was configured anew.
 In doubt there is something to do.
 """

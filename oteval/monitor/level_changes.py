@@ -2,12 +2,12 @@
 
 Means of hours are modelled as a level that stays, a part that wanders (an Ornstein-Uhlenbeck
 process, which forgets its deviation within hours or days), a part that is new in every hour, and
-the error of sampling. How far and how slowly the level wanders is not known; it is estimated from
+the error of sampling. How far and how slowly the level wanders is not known. It is estimated from
 the same hours, and all plausible answers are weighed by their likelihood. So noise that is slower
-than its neighbours widens the interval, and steady hours do not.
+than its neighbours widens the interval; steady hours do not.
 
 Hours are compared with the same hours of the week before, where there are such hours, so that
-nights and weekends cancel out. Where there are none, a difference of about 0.1 may be the pattern
+nights and weekends cancel out. Without such hours, a difference of about 0.1 may be the pattern
 of the week, and the interval allows for it.
 
 Source: the structural model: Harvey 1989, "Forecasting, structural time series models and the
@@ -39,11 +39,11 @@ _MOST_CELLS = 700
 _FEWEST_CELLS = 6
 _LEAST_HOURS = 24
 _ENOUGH_HOURS = 72
-"""Hours that say enough about how the level wanders."""
+"""Hours that show enough about how the level wanders."""
 _ERRORS = 2 * 1.96
 """The width of a 95% interval in standard errors."""
 _WEEKLY_VARIANCE = 0.05**2
-"""Of the difference of days that are not matched by their place in the week."""
+"""The variance of the difference of days that are not matched by their place in the week."""
 
 _MEMORIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 96.0)
 """Hours within which a wandering level forgets its deviation."""
@@ -98,7 +98,7 @@ class _LevelCells:
 
     @property
     def is_short(self) -> bool:
-        """Whether there are too few to tell how the level wanders."""
+        """Whether there are too few to estimate how the level wanders."""
         return len(self) < _FEWEST_CELLS or self.span < _LEAST_HOURS
 
 
@@ -134,7 +134,7 @@ class _Levels:
 
 
 def level_change(before: TimedValues, after: TimedValues) -> LevelChange | None:
-    """The change between two times; None if they are too short to tell.
+    """The change between two times; None if they are too short to estimate it.
 
     Args:
         before: The values before.
@@ -159,10 +159,10 @@ def level_change(before: TimedValues, after: TimedValues) -> LevelChange | None:
 
 
 def effective_size(part: TimedValues) -> float:
-    """The number of independent values whose mean is as uncertain as that of these.
+    """The number of independent values whose mean is as uncertain as the mean of these values.
 
-    It is at most the number of values divided by their autocorrelation time, and smaller where the
-    level wanders. A daily wave counts as wandering if the values cover less than three days.
+    It is at most the number of values divided by their autocorrelation time. It is smaller where
+    the level wanders. A daily wave counts as wandering if the values cover less than three days.
     """
     mean, size = float(part.values.mean()), len(part.values) / autocorrelation_time(part.values)
     length = _cell_length(part)
@@ -200,7 +200,7 @@ def _cells(part: TimedValues, length: int, variance: float) -> _LevelCells:
 
 
 def _without_wave(cells: _LevelCells) -> _LevelCells:
-    """Return cells without the wave of a day and that of half a day, if they cover three days."""
+    """Return cells without the waves of a day and of half a day, if they cover three days."""
     if cells.span < _ENOUGH_HOURS:
         return cells
     phases = [2 * np.pi * cells.places / hours for hours in (24.0, 12.0)]
@@ -211,9 +211,9 @@ def _without_wave(cells: _LevelCells) -> _LevelCells:
 
 
 def _matched_levels(old: _LevelCells, new: _LevelCells) -> _Levels | None:
-    """The change of cells from those at the same time of the week, the latest of each.
+    """The change of cells from the cells at the same time of the week, the latest of each.
 
-    The matched cells of a few days say too little about how the level wanders, so the others
+    The matched cells of a few days show too little about how the level wanders, so the other cells
     before are used as well. Returns None if too few cells have counterparts.
     """
     slots: dict[int, tuple[list[int], list[int]]] = {}
@@ -254,7 +254,7 @@ def _levels(parts: Sequence[_LevelCells], singles: _LevelCells | None = None) ->
 
     Args:
         parts: The cells.
-        singles: Cells that also say how the level wanders, if those of `parts` are differences.
+        singles: Cells that also show how the level wanders, if `parts` contains differences.
     """
     scale = sum(float(part.means.var()) * len(part) for part in parts)
     scale = max(scale / sum(map(len, parts)), float(np.mean(parts[0].noise)) * 1e-3)
@@ -287,7 +287,7 @@ def _filtered(
 ) -> tuple[Floats, Floats, Floats]:
     """The level, its variance and the log-likelihood for each of some parameters.
 
-    A Kalman filter runs over the means and over ones at once: the innovations of both give the
+    A Kalman filter runs over the means and over ones at once. The innovations of both yield the
     regression of the means on the level.
     """
     state, unit_response, variance = (

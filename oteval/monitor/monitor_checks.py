@@ -47,7 +47,7 @@ _REST = 50_000
 _AT_ONCE = 400_000
 # Rows in the first part of a transaction, during which no other part is processed.
 _FIRST = 150_000
-# DuckDB's memory limit for checks. Beside it, DuckDB keeps the metadata of all rows that it has
+# DuckDB's memory limit for checks. In addition, DuckDB keeps the metadata of all rows that it has
 # read, 240 MB of 10 million scores, until the database is closed.
 _MEMORY_LIMIT = "100MB"
 # The name that stores the position of the last run whose version is noted.
@@ -249,7 +249,7 @@ def _advance(
 
 
 def _read_ahead(reader: RunReader, end: int, newest: int) -> Generator[list[Any], None, None]:
-    """Yield the next observations, part by part, while a thread reads the part after each.
+    """Yield the next observations, part by part, while a thread reads the next part.
 
     Args:
         reader: The reader.

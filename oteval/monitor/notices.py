@@ -1,13 +1,13 @@
 """Notices: the notifications of episodes, written to the outbox of the store.
 
 A notice is queued once for the start of an episode and once for its end, in the transaction of the
-check that noted it: the start for each destination of the monitor, the end for those that were
-notified of the start. Delivery is separate.
+check that noted it. The start is queued for each destination of the monitor, the end for each
+destination that was notified of the start. Delivery is separate.
 
-The names of groups come from senders, so that one sender could cause any number of notifications.
-Of more than ten events of a kind in one check, one notification sums up: it names the first groups
-and counts the others. When the first of its episodes ends, so does the alert, which then says how
-many last.
+The names of groups come from senders, so one sender could cause any number of notifications.
+If one check has more than ten events of a kind, one notification sums up: it names the first groups
+and counts the others. When the first of its episodes ends, so does the alert. The resolution then
+reports how many episodes last.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONGEST_VALUE = 300
 _MARKS = 10
 # The most events of a monitor in one check that have a notification each.
 _MOST_EVENTS = 10
-# The groups that a notification for more events names.
+# How many groups a notification for more events names.
 _NAMED_GROUPS = 10
 
 
@@ -83,7 +83,7 @@ def queue_removals(
 ) -> None:
     """Queue the resolutions of the episodes of monitors that were removed, and write these.
 
-    The settings of a monitor are gone with it, so the rest of a payload is that of the alert.
+    The settings of a monitor are gone with it, so the rest of a payload is copied from the alert.
 
     Args:
         store: The store.
@@ -113,7 +113,7 @@ def queue_removals(
 
 
 def _notified(store: Store, episode: StoredEpisode, existing: Collection[str]) -> list[str]:
-    """The destinations of the alert of an episode that still exist."""
+    """The destinations of the alert of an episode, as far as they still exist."""
     destinations = store.monitors.destinations(f"{episode.episode_id}-alert")
     return [name for name in destinations if name in existing]
 
@@ -135,7 +135,7 @@ def _notifications(store: Store, due: Sequence[_DueEvent], now_ns: int) -> list[
 
 
 def _summed_up(events: Sequence[_DueEvent]) -> _DueEvent:
-    """Return one event for many of a kind: that of the first episode, with the groups of all."""
+    """Return one event for many of a kind: the first episode's event, with the groups of all."""
     first = events[0]
     groups = [event.payload["group"] for event in events[:_NAMED_GROUPS]]
     summary = {"groups": groups, "count": len(events), "left_out": len(events) - len(groups)}
@@ -189,7 +189,7 @@ def notice(
         settings: The monitor.
         episode: The episode, with its evidence.
         event: Whether it starts or ends.
-        marks: Marks on the timeline; those near the change that may concern the group are named.
+        marks: Marks on the timeline. Marks near the change that may concern the group are named.
         services: The services of the group's runs; None if they may be any.
     """
     figures = {"figure": settings.measure, "before": episode.before, "after": episode.after}
@@ -248,7 +248,7 @@ def _services(
 def _may_concern(
     mark: StoredMark, group: Mapping[str, str], services: AbstractSet[str] | None
 ) -> bool:
-    """Whether a mark is about no service in particular, or about one of a group."""
+    """Whether a mark is about no service in particular, or about a service of a group."""
     if mark.service and services is not None and mark.service not in services:
         return False
     return not mark.version or mark.version == group.get("version", mark.version)
@@ -257,8 +257,8 @@ def _may_concern(
 def _nearest(marks: Sequence[StoredMark], episode: StoredEpisode) -> list[StoredMark]:
     """The marks near a change, by time; of many the nearest.
 
-    They are in the interval of the change or shortly before it, and at most a day from its most
-    likely time: in a long interval, a deployment is near by chance.
+    They are in the interval of the change or shortly before it. They are at most a day from its
+    most likely time, because in a long interval a deployment is near by chance.
     """
     near = [
         mark

@@ -33,7 +33,7 @@ class Observations:
         variants: The shapes of all their runs, by hashes of the names of the tools called; empty
             for measures that do not look at them.
         sizes: The number of runs of each observation, in `variants`.
-        versions: The version of the evaluator that scored each, as an index of `version_names`.
+        versions: The version of the evaluator that scored each, as an index into `version_names`.
         version_names: The versions.
         runs: The id of the worst run of each, as Arrow text: few of them are looked at.
     """
@@ -127,7 +127,7 @@ def by_group(table: pa.Table) -> Iterator[tuple[str, Observations]]:
     """Yield the observations of a table that `oteval.store` read, by group.
 
     Args:
-        table: Its rows are in order; those of different groups may alternate.
+        table: Its rows are in order; rows of different groups may alternate.
     """
     if not table.num_rows:
         return

@@ -1,7 +1,7 @@
 """The stored past of a monitor, read from its beginning without a change of the store.
 
-Checks would have read the same observations, in the order of storage and in parts. A
-`Monitors.rehearsal` discards positions and states at its end.
+Checks would have read the same observations, in the order of storage and in parts. At its end, a
+`Monitors.rehearsal` discards positions and states.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def histories(
 
 
 def _within(source: ObservationSource, period: PastPeriod) -> ObservationSource:
-    """The observations of a period, within that of the monitor."""
+    """The observations of a period, within the period of the monitor."""
     chosen = source.selection
     since = [bound for bound in (chosen.since_ns, period.since_ns) if bound is not None]
     until = [bound for bound in (chosen.until_ns, period.until_ns) if bound is not None]

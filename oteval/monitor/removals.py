@@ -1,12 +1,12 @@
 """Monitors that are not in the configuration any more: their episodes end.
 
-A monitor was *removed* if the file that had it last does not have it, or if no check had it for two
-days. Until then, another configuration may be used with the same database: its checks leave the
-monitor alone. The time counts from the first check without it, so it is not removed merely because
-nothing ran for days.
+A monitor was *removed* if the file that last contained it no longer does, or if no check had it for
+two days. Until then, another configuration may be used with the same database: its checks leave the
+monitor alone. The time counts from the first check without the monitor, so a monitor is not removed
+merely because nothing ran for days.
 
 Its episodes end with one resolution each. The baselines stay for 30 days: if the monitor comes
-back, its groups are compared with them, and one that is still bad alerts again.
+back, its groups are compared with them, and a group that is still bad alerts again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def end_removed(
 
 def _missing(stored: Mapping[str, StoredMonitor], config: Config) -> list[StoredMonitor]:
     """The stored monitors that are not in the configuration."""
-    # The one without a name is that of versions.
+    # The monitor without a name stores the position of versions.
     titles = {"", *(monitor.title for monitor in config.monitors)}
     return [monitor for name, monitor in stored.items() if name not in titles]
 
@@ -76,7 +76,7 @@ def _open_episodes(store: Store, monitors: Collection[str]) -> list[StoredEpisod
 
 
 def _note(store: Store, config: Config, now_ns: int) -> None:
-    """Note which monitors are missing, and end the episodes of those that were removed."""
+    """Note which monitors are missing, and end the episodes of monitors that were removed."""
     with store.monitors.check(now_ns):
         for monitor in _missing(store.monitors.monitors(), config):
             if _is_removed(monitor, config, now_ns):

@@ -1,12 +1,12 @@
 """Reviews of a baseline, once a week, from later observations.
 
-`ReviewedDetector` keeps the newest observations of the state ok beside an e-detector. A week after
+`ReviewedDetector` keeps the newest observations of the state ok for an e-detector. A week after
 the baseline, and every week from then on, `review` gets at least 1,000 of them, and chooses the
-length of blocks. An alert discards them, and evidence for one postpones the review by a day.
+length of blocks. An alert discards them; evidence for an alert postpones the review by a day.
 
-It also keeps the sums of the hours of four weeks. `review_hours` learns the pattern of hours and
-weekdays from them, daily in the first week and weekly from then on, or a day later while there is
-an alert or evidence for one.
+It also keeps the sums of the hours of four weeks. From them, `review_hours` learns the pattern of
+hours and weekdays: daily in the first week, and weekly from then on. It does so a day later while
+there is an alert or evidence for one.
 
 When reviews take place depends only on the observations in order, not on how checks divided them.
 """
@@ -114,7 +114,7 @@ class ReviewedDetector(EDetector):
         return min(len(times), max(first + 1, _LEAST - len(self._values)))
 
     def _until_hours(self, times: Ints) -> int:
-        """The same for the next review of hours."""
+        """How many of the next observations come up to and including the next review of hours."""
         late = np.flatnonzero(times >= self._hours_due_ns)
         return int(late[0]) + 1 if late.size else len(times)
 

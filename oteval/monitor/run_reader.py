@@ -136,7 +136,7 @@ class _RunPart:
 
 
 class _Marked:
-    """Marks of the conversations of runs; each hash is looked up once, not for each part.
+    """Marks of the conversations of runs; each hash is looked up once in total, not once per part.
 
     Args:
         of_runs: The hash of the conversation of each run.
@@ -167,7 +167,7 @@ class _Marked:
 
 
 def _encoded(runs: pa.Table) -> pa.Table:
-    """Return runs with the columns of few different texts as dictionaries."""
+    """Return runs where columns of few different texts are dictionaries."""
     for name in ("group", "version"):
         column = runs[name].combine_chunks().dictionary_encode()
         runs = runs.set_column(runs.schema.get_field_index(name), name, column)

@@ -35,7 +35,7 @@ _SHARES = frozenset(
     }
 )
 VARIANT_MEASURES = frozenset({"new_variants", "variant_shift"})
-"""The measures that compare the variants of runs with those of the baseline."""
+"""The measures that compare the variants of runs with the variants of the baseline."""
 
 _QUANTILE = 0.9
 
@@ -51,7 +51,7 @@ class Scale:
         is_least: Whether values must be at least the limit.
         known: The variants of the baseline, for measures of variants.
         most: For thresholds of unbounded values: raw values from 0 to this are spread over [0, 1],
-            and higher ones count as much.
+            and higher values count as this value.
     """
 
     measure: str
@@ -107,7 +107,7 @@ class Scale:
 
     @property
     def figure(self) -> str:
-        """The name of the figure that `shown` gives."""
+        """The name of the figure that `shown` returns."""
         if self.measure == "new_variants":
             return "share of runs with a new tool sequence"
         if self.measure == "variant_shift":
@@ -146,7 +146,7 @@ def threshold_scale(
     Args:
         measure: The measure.
         side: The change that alerts.
-        below: The limit in the measure's unit; None if `above` is given.
+        below: The limit in the measure's unit; None if `above` is set.
         above: The limit in the measure's unit.
     """
     limit = below if below is not None else above

@@ -1,18 +1,19 @@
 """Measures of the shape of runs, which need no reference: the tools that were called, in order.
 
 A *variant* is the sequence of tool names of a run, by a hash. Two measures compare the variants of
-new runs with those of the baseline:
+new runs with the variants of the baseline:
 
 - ``new_variants``: whether a variant was seen before.
-- ``variant_shift``: how common a variant is, as the share of baseline runs with rarer ones, which
-  is about 1/2 on average. It falls when rare or unseen variants become common, and rises when
-  common ones displace the others.
+- ``variant_shift``: how common a variant is, as the share of baseline runs with rarer variants,
+  which is about 1/2 on average. It falls when rare or unseen variants become common, and rises when
+  common variants displace the others.
 
-The runs of a baseline know their own variants, and later runs do not. So a baseline is measured out
-of sample (`held_out`): each of 24 successive parts is compared with the other parts. If runs are
-independent, the share of unseen variants is then that of Good and Turing (1953, "The population
-frequencies of species"): the share of runs whose variant occurs once. If a variant comes in a
-burst, such as a batch of one customer, all of its runs count as unseen, as they will later.
+The baseline contains the variants of its runs, but perhaps not the variants of later runs. So a
+baseline is measured out of sample (`held_out`): each of 24 successive parts is compared with the
+other parts. If runs are independent, the share of unseen variants is then the estimate of Good and
+Turing (1953, "The population frequencies of species"): the share of runs whose variant occurs once.
+If a variant comes in a burst, such as a batch of one customer, all of its runs count as unseen, as
+they will later.
 
 The other measures of shape (tool errors, loops, length) are numbers that the store computes.
 """
@@ -43,7 +44,7 @@ class KnownVariants:
         variants: The variants, sorted.
         ranks: How common each is: the share of runs with rarer variants, plus half of the runs
             with equally common ones.
-        unseen: The rank of all other variants: half of the share that they are expected to have.
+        unseen: The rank of all other variants: half of their expected share.
         runs: The number of runs in the baseline.
     """
 
@@ -60,7 +61,7 @@ class KnownVariants:
 
     @classmethod
     def _of_counts(cls, names: Ints, counts: Ints) -> KnownVariants:
-        """The known variants of a baseline that has each so often."""
+        """The known variants of a baseline, from the number of runs of each variant."""
         runs = max(1, int(counts.sum()))
         once = float(np.sum(counts == 1)) / runs
         common_indices = np.flatnonzero(counts)

@@ -2,7 +2,7 @@
 
 `simulate` answers "how often would this rule have called for nothing, and how soon for a drop?" for
 a user's own history. It resamples the history in stretches, which keeps the dependence of
-neighbours, learns a baseline from the first part of each stream as a monitor would, and counts
+neighbours. It learns a baseline from the first part of each stream, as a monitor would, and counts
 alerts on the rest. Where the history shows a daily cycle, stretches keep their time of day within
 half an hour. Then it lowers the mean from a known observation on and measures the delay. A
 change inside the history is resampled as well and counts as usual variation, so simulate on a
@@ -56,7 +56,7 @@ class Drop:
         size: The drop of the mean.
         found: The share of streams in which the rule alerted.
         observations: The mean number of observations until then; None if none was found.
-        time_ns: The same as time, at the traffic of the history.
+        time_ns: The mean time until then, at the traffic of the history.
         covered: The share of alerts whose interval contains the change; None if none was found.
     """
 
@@ -73,7 +73,7 @@ class RuleResult:
 
     Attributes:
         name: The rule.
-        streams: The number of simulated streams that gave a baseline.
+        streams: The number of simulated streams that yielded a baseline.
         observations: The number of observations without a change that were checked.
         false_alarms: The alerts among them.
         per_30_days: The same per 30 days, at the traffic of the history.
@@ -91,8 +91,8 @@ class RuleResult:
 def pass_fail(means: Floats, dependence: float, rng: np.random.Generator) -> Floats:
     """Return passes (1) and failures (0) with the given means.
 
-    Each observation keeps the value of the one before with the probability ``dependence``, and is
-    drawn anew otherwise.
+    With the probability ``dependence``, an observation keeps the value of the observation before;
+    otherwise it is drawn anew.
     """
     count = len(means)
     is_repeated = rng.random(count) < dependence
@@ -112,7 +112,7 @@ def lowered(values: Floats, size: float, rng: np.random.Generator) -> Floats:
 
 
 def delay_of(detector: Detector, values: Floats, times_ns: Ints, *, change: int) -> Delay | None:
-    """How soon a detector found a change, or None if it did not or was already alerting.
+    """How soon a detector found a change; None if it did not or was already alerting.
 
     Args:
         detector: A detector; it is used up.

@@ -1,10 +1,10 @@
 """The slices of runs that got worse most, such as one tool sequence or one model.
 
 A slice is one value of a dimension, unless all runs after have it. Its mean after a change is
-compared with its own mean before, or with that of all runs if it is new: by Fisher's exact test
-where values are 0 or 1, because slices are small, else by the normal test. The p-values of all
-slices are adjusted together (Benjamini-Hochberg); of those at most 5%, the slices that cost most
-are kept.
+compared with its own mean before; a new slice is compared with the mean of all runs. Where values
+are 0 or 1, the test is Fisher's exact test, because slices are small; else it is the normal test.
+The p-values of all slices are adjusted together (Benjamini-Hochberg). Of the slices with at most
+5%, the slices that cost most are kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Slice:
     Attributes:
         dimension: ``tools``, ``model``, ``version`` or an attribute.
         value: Its value.
-        before: The mean before, of values of which lower ones are worse.
+        before: The mean before, of values where lower is worse.
         after: The mean after.
         observations: The number of observations after.
         p: The adjusted p-value.
@@ -84,7 +84,7 @@ def worst_slices(
         candidate
         for name, (old, new) in dimensions.items()
         for value in sorted(set(new))
-        if not (new == value).all()  # it would say no more than the figure
+        if not (new == value).all()  # it would show no more than the figure
         if (
             candidate := _slice(
                 name, value, before[old == value], after[new == value], before, time

@@ -24,7 +24,7 @@ class MonitorStatus:
         measure: Its measure.
         group: The values that the monitor groups by, by name.
         state: The state.
-        since_ns: Since when; 0 if nothing was observed.
+        since_ns: The start of the state; 0 if nothing was observed.
         last_ns: The time of the last observation; 0 without one.
         observations: The number of observations.
         version: The version of the evaluator; "" for measures of runs.
@@ -33,7 +33,7 @@ class MonitorStatus:
         progress: Why the baseline is not learned yet, or "".
         detectors: The detectors by side, with their baselines, as JSON text; None while learning.
         episodes: The episodes that last.
-        snoozed_until_ns: Until when it does not notify; None if it does.
+        snoozed_until_ns: The end of its snooze; None if it notifies.
     """
 
     monitor: str

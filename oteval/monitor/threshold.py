@@ -1,8 +1,8 @@
 """The threshold rule: alert while the mean of the last 60 minutes is below a limit.
 
-It is the rule that most alerting systems have. Its false alarms depend on the traffic: few scores
-in an hour make their mean vary widely. `oteval monitor simulate` prints its rate for a history, and
-docs/explanation/monitors.md for simulated ones. Prefer the e-detector.
+Most alerting systems have this rule. Its false alarms depend on the traffic: few scores
+in an hour make their mean vary widely. `oteval monitor simulate` prints its rate for a history;
+docs/explanation/monitors.md has the rate for simulated ones. Prefer the e-detector.
 
 Source: Google 2016, "Site Reliability Engineering", chapter 10, alerts on time series.
 """

@@ -1,9 +1,9 @@
 """The two-window rule: alert while the last hour has more failures than the day before.
 
 A failure is a value below a limit. At every observation, Fisher's exact test compares the failures
-of the last 60 minutes with those of the 24 hours before. The level holds for one test, not for the
-thousands of a month, and the windows overlap: docs/explanation/monitors.md has its false alarms. A
-slow decline moves both windows and is not found.
+of the last 60 minutes with the failures of the 24 hours before. The level applies to one test, not
+to the thousands of a month, and the windows overlap: docs/explanation/monitors.md has its false
+alarms. A slow decline moves both windows and is not found.
 
 Source: Fisher 1922, "On the interpretation of chi-squared from contingency tables".
 """

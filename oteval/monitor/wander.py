@@ -1,7 +1,7 @@
 """Whether the level of a group wanders more than the margin below its mean allows for.
 
 The guarantee of the e-detector is for values whose mean, given their past, is at least the floor.
-Where the level itself goes up and down at random, bets win in bad hours more than they lose in good
+Where the level itself goes up and down at random, bets win more in bad hours than they lose in good
 ones. If the means of stretches of n values are independent, with the variance s^2 beyond chance, a
 bet of size L does not win as long as
 
@@ -13,7 +13,7 @@ Here L is the smallest bet: a drop divided by the variance of a value. Since a l
 1.5 times s was enough in simulations, however many values a stretch has. The baseline's mean is
 wrong by the wander too, and its standard error is added. The variance beyond chance is measured
 from the means of 1, 2, 4, ... hours, at least eight of each. Its lower bound counts: at 99% to
-lower a floor, which costs delay, and at 80% to say that the level wanders.
+lower a floor, which costs delay, and at 80% to report that the level wanders.
 
 Source: variance of block means: Allan 1966, "Statistics of atomic frequency standards"; the bound:
 Wilson, Hilferty 1931, "The distribution of chi-square".
@@ -45,8 +45,8 @@ class Wander:
     Attributes:
         deviation: The largest standard deviation of the level in stretches of one length.
         hours: This length.
-        ratio: The variance of the level relative to that by chance, in stretches where it is
-            largest.
+        ratio: The variance of the level relative to the variance by chance, in stretches where it
+            is largest.
         error: The largest standard error of the mean of one hour, if stretches are independent.
     """
 
@@ -104,7 +104,7 @@ def least_variance(variance: float, count: int, noise: float, *, errors: float =
     Args:
         variance: The variance of some means.
         count: Their number.
-        noise: The variance of one of them by chance.
+        noise: The variance of one of these means by chance.
         errors: The standard errors of the bound.
     """
     free = count - 1

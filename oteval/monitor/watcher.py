@@ -2,16 +2,16 @@
 
 A group that is learning keeps its observations in the store. When enough have come, it learns its
 baseline from the first of them, and the rest go to its detectors. A new version of the evaluator
-starts a new baseline, or takes up the one that this version had before; either way its detectors
-start anew, so that a changed evaluator raises no alarm.
+starts a new baseline, or takes up the baseline that this version had before. Either way its
+detectors start anew, so that a changed evaluator raises no alarm.
 
-The names of groups come from senders. Beyond `max_groups` of the monitor, new ones are watched
+The names of groups come from senders. Beyond `max_groups` of the monitor, new groups are watched
 together, as the group `OTHER_GROUPS`.
 
 If ``version`` is among the values that a monitor groups by, a new version of an agent takes over
-the baseline of the version before it, so that it is compared with that one. While no version has
-one, the observations of earlier versions count for the baseline of later ones, so that short-lived
-versions get one too.
+the baseline of the version before it, so that the two are compared. While no version has a
+baseline, the observations of earlier versions count for the baseline of later versions. So
+short-lived versions get a baseline too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from .scales import Side
 __all__ = ["OTHER_GROUPS", "Watcher"]
 
 OTHER_GROUPS = "(other groups)"
-"""The value of each field in the group of those beyond `MonitorSettings.max_groups`."""
+"""The value of each field in the group for groups beyond `MonitorSettings.max_groups`."""
 
 # A group tries to learn again when it has this many times the observations of its last attempt.
 _TRY_AGAIN = 1.1
@@ -124,8 +124,8 @@ class Watcher:
             table: The observations as the store returns them.
             reached_ns: The latest time of an observation of the monitor.
         """
-        # Later times than that of the check are those of a wrong clock, and count as it. If the
-        # clock of the check itself has stepped back, the latest time before counts.
+        # Later times than the check come from a wrong clock, and count as the time of the check. If
+        # the clock of the check itself has stepped back, the latest time before counts.
         latest_ns = max(self._now_ns, reached_ns)
         times = compute.min_element_wise(table["time_ns"], latest_ns)
         table = table.set_column(table.schema.get_field_index("time_ns"), "time_ns", times)
@@ -153,7 +153,7 @@ class Watcher:
         self._add_learning(learning)
 
     def _with_fewer_groups(self, table: pa.Table) -> pa.Table:
-        """Return observations whose new groups beyond the most of the monitor are one group."""
+        """Return observations where new groups beyond the limit of the monitor are one group."""
         names = table["group"].unique().cast(pa.string()).to_pylist()
         new = [name for name in names if name not in self._rows]
         room = max(0, self._settings.max_groups - len(self._rows))
@@ -290,11 +290,11 @@ class Watcher:
             self._store.monitors.add_learning(learning)
 
     def _learn_due(self, new: dict[str, Observations], reached_ns: int) -> None:
-        """Let the groups learn that have enough observations for an attempt.
+        """Let groups learn if they have enough observations for an attempt.
 
         Args:
-            new: The new observations of learning groups, which are not in the store yet. Those of
-                groups that learned are removed.
+            new: The new observations of learning groups, which are not in the store yet.
+                Observations of groups that learned are removed.
             reached_ns: The latest time of an observation of the monitor.
         """
         learning = [row for row in self._rows.values() if self._is_learning(row)]
@@ -352,7 +352,7 @@ class Watcher:
         return row.last_ns - min(member.first_ns for member in (row, *earlier)) >= rules.span * 1e9
 
     def _note_progress(self, learning: Mapping[str, Observations]) -> None:
-        """Note the data that groups lack which did not try to learn yet."""
+        """Note the data that is missing in groups that did not try to learn yet."""
         for group in learning:
             row = self._rows[group]
             earlier = self._families.earlier(row)
@@ -373,7 +373,7 @@ class Watcher:
         return f"{seconds / 3600:.1f} of {rules.span / 3600:.0f} hours"
 
     def _has_elder(self, row: GroupRow) -> bool:
-        """Whether an earlier version of a group's agent may give it a baseline."""
+        """Whether an earlier version of a group's agent may pass on a baseline to it."""
         if "version" not in self._settings.group_by:
             return False
         return (self._family(row.group), row.version) in self._family_baselines
@@ -408,7 +408,7 @@ class Watcher:
         own = max(0, baseline_size - (len(all_observations) - len(observations)))
         unlearned = {group: observations.after(own)}
         for name, observed in before.items():
-            # Its observations are in the baseline, except for those that overlap with later ones.
+            # Its observations are in the baseline, except where they overlap with later ones.
             unlearned[name] = observed.select(
                 observed.times > all_observations.first(baseline_size).times.max()
             )

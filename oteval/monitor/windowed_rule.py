@@ -1,6 +1,6 @@
 """The common part of detectors on sliding windows: the observations of the last hours.
 
-A rule on windows is in alert while its condition holds, and recovers when it no longer does. So the
+A rule on windows is in alert while its condition is true, and recovers when it no longer is. So the
 change is not estimated: its interval is the window.
 """
 
@@ -36,7 +36,7 @@ class WindowedRule(ABC):
 
     @property
     def alerting(self) -> bool:
-        """Whether the condition held at the last observation."""
+        """Whether the condition was true at the last observation."""
         return self._alerting
 
     @property
@@ -65,7 +65,7 @@ class WindowedRule(ABC):
         return alarms
 
     def state(self) -> dict[str, Any]:
-        """The observations of the windows, and whether the condition holds."""
+        """The observations of the windows, and whether the condition is true."""
         return {
             "index": self._index,
             "alerting": self._alerting,
@@ -82,7 +82,7 @@ class WindowedRule(ABC):
 
     @abstractmethod
     def _holds(self, values: Floats, times: Ints, first: int) -> npt.NDArray[np.bool_]:
-        """Whether the condition holds at each observation from ``first`` on."""
+        """Whether the condition is true at each observation from ``first`` on."""
 
     def _alarm(self, values: Floats, times: Ints, at: int, *, alert: bool) -> Alarm:
         start = int(np.searchsorted(times, times[at] - self.window_ns, side="right"))

@@ -1,7 +1,7 @@
 """Alerts for a Prometheus Alertmanager, by its API v2.
 
 An alert is identified by its labels, which are therefore the same for its resolution and for each
-repetition. Alertmanager forgets alerts when it restarts and ends those that are not repeated, so
+repetition. Alertmanager forgets alerts when it restarts, and ends alerts that are not repeated. So
 an alert that lasts is sent again (see `outbox`), each time with an end in the future.
 
 See https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml.

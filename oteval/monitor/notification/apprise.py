@@ -33,7 +33,7 @@ def check_urls(urls: Mapping[str, Sequence[str]], environment: Mapping[str, str]
 
     Args:
         urls: The URLs by destination, as in oteval.yaml.
-        environment: The environment's variables. URLs with others are not checked.
+        environment: The environment's variables. URLs with other variables are not checked.
 
     Raises:
         ConfigError: A URL is wrong; the message has its scheme only.
@@ -73,8 +73,8 @@ def _scheme(url: str) -> str:
 def send_by_apprise(url: str, message: NotificationText, *, is_alert: bool) -> DeliveryResult:
     """Send a message to a service.
 
-    Apprise's own messages are not shown, because some name parts of the URL; of a failure, only
-    the HTTP status is.
+    Apprise's own messages are not shown, because some name parts of the URL. Of a failure, only
+    the HTTP status is shown.
 
     Args:
         url: An Apprise URL, with its secrets.

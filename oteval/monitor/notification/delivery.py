@@ -1,7 +1,8 @@
 """The result of an attempt to deliver a notification, and the HTTP requests of attempts.
 
 Redirects are not followed, so that no header reaches another host. An error names the host of a
-destination and neither its path nor its query, because those of webhooks often are the secret.
+destination, but neither its path nor its query, because the path or query of a webhook often is
+the secret.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ __all__ = [
     "with_variables",
 ]
 
-# Seconds for which a destination may ask to wait.
+# Seconds that a destination may request to wait.
 MAX_WAIT = 86400.0
-# Refused now, but perhaps not later: a timeout, a request that was too early, or too many of them.
+# Refused now, but perhaps not later: a timeout, a request that was too early, or too many requests.
 _TEMPORARY = frozenset({408, 425, 429})
 WRONG_URL = "its URL is not valid"
 WRONG_HEADER = "one of its headers has a line break or a letter outside Latin-1"
@@ -41,7 +42,7 @@ class DeliveryResult:
         is_delivered: Whether the destination accepted it.
         error: Why not, in words without secrets.
         is_refused: Whether the destination will never accept it.
-        retry_after: Seconds that the destination asks to wait; 0 if it does not.
+        retry_after: Seconds that the destination requests to wait; 0 if it does not.
     """
 
     is_delivered: bool
@@ -94,7 +95,7 @@ def result_of(response: ExportResult, url: str) -> DeliveryResult:
     reason = printable(response.reason)[:200]
     error = f"{host}: {response.status or ''} {reason}".replace(":  ", ": ")
     if 300 <= response.status < 400:
-        # Not for good, because pages about maintenance are often redirects.
+        # Not refused for good, because pages about maintenance are often redirects.
         error += "; redirects are not followed"
     return DeliveryResult(
         False,

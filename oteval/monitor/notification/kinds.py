@@ -31,7 +31,7 @@ __all__ = ["deliver", "destination_parts"]
 def destination_parts(
     destinations: Mapping[str, NotifyDestination],
 ) -> dict[str, list[tuple[str, NotifyDestination]]]:
-    """The destinations by name, each as a list of those that are sent to separately.
+    """The destinations by name, each as a list of destinations that are sent to separately.
 
     A list of Apprise URLs becomes ``NAME[1]``, ``NAME[2]``; the other kinds stay as they are.
 

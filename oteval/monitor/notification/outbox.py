@@ -1,13 +1,13 @@
 """The outbox: takes waiting notifications from the store, and tries until each is delivered.
 
-Delivery is at least once: a process that is killed between a delivery and its note repeats the
-notification, with the same id, by which receivers recognise it. Nothing else repeats one: of two
-programs that deliver at once, the one that claims a notification first sends it.
+Delivery is at least once: if a process is killed between a delivery and its note, the notification
+is repeated with the same id, so that receivers recognise it. Nothing else repeats a notification:
+if two programs deliver at once, the program that claims a notification first sends it.
 
-Notifications about the same group of a monitor go to a destination in the order in which they were
-queued, so a resolution never arrives before its alert. After a failure, the delay doubles from
-10 seconds to an hour, with jitter, without an end. A destination's Retry-After counts for all
-notifications that wait for it. A notification that a destination refuses is not tried again.
+Notifications about the same group of a monitor go to a destination in the order of the queue, so a
+resolution never arrives before its alert. After a failure, the delay doubles from 10 seconds to an
+hour, with jitter; attempts never end. A destination's Retry-After counts for all notifications that
+wait for it. A notification that a destination refuses is not tried again.
 
 An alert that an Alertmanager has accepted is repeated every minute while its episode lasts.
 """
@@ -29,9 +29,9 @@ __all__ = ["Outbox", "retry_delay", "streams"]
 _FIRST_DELAY = 10.0
 _MOST_DELAY = 3600.0
 _REPEAT_NS = 60 * 10**9
-# A later time than this was set before the clock stepped back, and is not waited for.
+# A time later than this was set before the clock stepped back; the outbox does not wait for it.
 _LONGEST_NS = round(MAX_WAIT * 1e9) + 60 * 10**9
-# For how long a notification is not tried by others, longer than an attempt.
+# For this time, others do not try a notification; it is longer than an attempt.
 _CLAIM_NS = 60 * 10**9
 
 Send = Callable[[Payload, NotifyDestination, str, int], DeliveryResult]
@@ -41,7 +41,7 @@ class Outbox:
     """Delivers the notifications of a store; used by one thread.
 
     Args:
-        store: Where they wait.
+        store: The store where they wait.
         destinations: The setting ``notify``.
         version: The version of oteval.
         send: Delivers a payload with an id to a destination, at a time (ns).
@@ -106,7 +106,7 @@ class Outbox:
         return done
 
     def _separated(self) -> Sequence[Notification]:
-        """The waiting notifications, after splitting those for several URLs."""
+        """The waiting notifications, after splitting notifications for several URLs."""
         waiting = self._store.waiting()
         several = [
             notification for notification in waiting if notification.destination in self._split
@@ -222,7 +222,7 @@ def retry_delay(attempts: int, chance: float) -> float:
 
 
 def _is_later(due_ns: int, now_ns: int) -> bool:
-    """Whether a time is in the future, and not left from a clock that was wrong."""
+    """Whether a time is in the future, and was not set by a clock that was wrong."""
     return now_ns < due_ns <= now_ns + _LONGEST_NS
 
 

@@ -205,7 +205,7 @@ def duration(length_ns: int) -> str:
 
 
 def _line(text: str, longest: int = 500) -> str:
-    """Return one printable line; names of groups come from agents and may hold anything."""
+    """Return one printable line; names of groups come from agents and may contain anything."""
     return " ".join(printable(text).split())[:longest]
 
 

@@ -1,7 +1,7 @@
 """Requests to webhooks: JSON, signed as the Standard Webhooks specification describes.
 
-The signature is an HMAC-SHA256 of the id, the time of the attempt and the body, so that a receiver
-can tell who sent a request, and that it is neither old nor changed. The id is the same in every
+The signature is an HMAC-SHA256 of the id, the time of the attempt and the body. So a receiver can
+verify who sent a request, and that it is neither old nor changed. The id is the same in every
 attempt: a receiver that has seen it ignores the request.
 
 See https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md.

@@ -47,7 +47,7 @@ class Hours:
 
     @classmethod
     def of_sums(cls, first: int, counts: npt.NDArray[Any], sums: npt.NDArray[Any]) -> Hours:
-        """The hours from the first hour on that has any observations."""
+        """The hours that have observations; the sums begin at the hour ``first``."""
         numbers = np.flatnonzero(counts)
         return cls(
             numbers + first, counts[numbers].astype(np.float64), sums[numbers] / counts[numbers]

@@ -10,8 +10,7 @@
 In live scoring each stage hands a plain record to the next (`scoring_loop` has the picture):
 `tracker` decides that a trace has ended, `reconstructor` makes its trajectories, `scheduler`
 decides which evaluations are due, `evaluator_runner` runs them (the verdict comes from
-`oteval.evaluators.scorer`), and `publisher` hands the scores
-out.
+`oteval.evaluators.scorer`), and `publisher` hands out the scores.
 
 `capture` and `inprocess` record the spans of the agent's process, without a server.
 """

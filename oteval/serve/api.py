@@ -1,4 +1,4 @@
-"""The answers of the storage process to /api and /metrics."""
+"""The answers of the storage process to questions about /api and /metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_LIMIT = 1000
 
 
 class Api:
-    """Answers questions. Each is asked in another thread, and gets a connection to itself.
+    """Answers questions. Each runs in another thread, and gets its own connection.
 
     Args:
         store: The store.
@@ -81,7 +81,7 @@ def _list(texts: Any) -> bytes:
 
 
 def _selection(query: Mapping[str, Any]) -> Selection:
-    """The selection for the values of a query string, each of which is a list."""
+    """The selection for the values of a query string; each value is a list."""
 
     def texts(name: str) -> tuple[str, ...]:
         return tuple(str(value) for value in query.get(name, ()))

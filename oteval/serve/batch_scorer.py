@@ -1,8 +1,8 @@
 """Score the runs of a batch of traces by their outlines, before any of them is scheduled.
 
 Most checks and matches need only a few columns of a run. Newly reconstructed runs still have their
-columns in memory, so all runs of a batch are decided together, and equal outlines once.
-Runs that an evaluator must read, and evaluators that read every run, are left to the scheduler.
+columns in memory. So all runs of a batch are decided together, and equal outlines once. Runs that
+an evaluator must read, and evaluators that read every run, are left to the scheduler.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class EvaluatorBatch:
 
 
 class _EventColumns(NamedTuple):
-    """The columns of a run that an event carries."""
+    """The columns of a run that an event contains."""
 
     agent: str
     conversation_id: str
@@ -88,7 +88,7 @@ class ScoredBatch:
     by_evaluator: dict[_Key, EvaluatorBatch] = field(default_factory=dict)
 
     def is_finished(self, key: _Key, revision: Revision) -> bool:
-        """Whether an evaluator has nothing left to do for a trajectory."""
+        """Whether an evaluator has finished its work on a trajectory."""
         batch = self.by_evaluator.get(key)
         if batch is None or revision not in self.revisions:
             return False

@@ -43,6 +43,6 @@ class CheckpointWorker:
                 if not shortage(self._store.path):
                     self._store.checkpoint()
             except Exception as error:
-                # Nothing is lost, all rows are in the log; the writer reports lasting problems.
+                # Nothing is lost: all rows are in the log. The writer reports lasting problems.
                 _log.warning("checkpoint failed: %s", str(error).partition("\n")[0])
                 delay = _RETRY_DELAY

@@ -1,12 +1,12 @@
 """Have spooled requests decoded to rows of the store, in child processes of the storage process.
 
 Decoding takes most of the time between a request and its rows, and would block scoring if it ran in
-the same interpreter. So it runs in a child (`decoder_child`), and in a burst in two. `SpoolDecoder`
-is the side of the parent.
+the same interpreter. So it runs in a child (`decoder_child`); in a burst, it runs in two.
+`SpoolDecoder` is the side of the parent.
 
 A child that ends or falls silent is replaced, and its requests are decoded again one by one. A
-request that ends its child twice on its own is set aside in ``rejected/``, so that it blocks no
-other.
+request that ends its child twice on its own is set aside in ``rejected/``, so that it does not
+block other requests.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ __all__ = ["READY", "DecodedChunk", "SpoolDecoder", "keep_rejected"]
 
 _log = logging.getLogger(__name__)
 
-# Bytes of the spool in one stretch. A second child is started when so many were received before the
-# age at which requests are decoded anyway: its start takes as long as decoding two stretches.
+# Bytes of the spool in one stretch. A second child starts when so many were received before the
+# age when requests are decoded anyway: its start takes as long as decoding two stretches.
 _STRETCH_SIZE = _BURST = 16 << 20
 _MAX_CHILDREN = min(2, machine.processors())
-_STRETCHES_PER_CHILD = 2  # one that it decodes, and the next
+_STRETCHES_PER_CHILD = 2  # the stretch that it decodes, and the next
 _IDLE_POLL = 0.02  # seconds
 # Seconds without a burst after which the second child ends, which frees its memory.
 _BURST_TIMEOUT = 30.0
-# Seconds of silence after which a child is replaced. A request on its own gets more, by its size.
+# Seconds of silence after which a child is replaced. A single request gets more, by its size.
 SILENCE_TIMEOUT = 30.0
 _ALONE_FACTOR, _ALONE_SECONDS_PER_MB = 4, 2.0
 # How often a request may end its child while it is decoded on its own.
@@ -62,7 +62,7 @@ class DecodedChunk:
         logs: Their log records, not numbered yet.
         end: The position in the spool after them.
         requests: The number of requests.
-        first_ns: When the first one was received.
+        first_ns: When the first request was received.
         lost: Bytes of the spool that were damaged.
         problems: The parts that were left out; the first 20.
         rejected: The number of requests that could not be decoded and were kept as received.
@@ -186,7 +186,7 @@ class SpoolDecoder:
             folder: The spool.
             start: The position to begin at.
             age: The seconds after which requests are decoded even if they fill no stretch.
-            lost: The segments before which others are known to be missing.
+            lost: The segments whose predecessors are known to be missing.
             clock: A monotonic clock (s).
             timeout: The seconds of silence after which a child is replaced.
         """
@@ -199,7 +199,7 @@ class SpoolDecoder:
         self._children = [_DecoderProcess(folder)]
         self._assignments: deque[_Assignment] = deque()
         self._last_burst = 0.0
-        # The position up to which chunks were returned, and the one up to which requests are
+        # The position up to which chunks were returned, and the position up to which requests are
         # decoded one by one, because a child ended before it.
         self._decoded = self._suspect_end = start
         self._attempts = self._restarts = 0
@@ -210,7 +210,7 @@ class SpoolDecoder:
         return [child.pid for child in self._children]
 
     def next(self) -> DecodedChunk | None:
-        """The next chunk, None when there is nothing to decode now.
+        """The next chunk; None when there is nothing to decode now.
 
         Raises:
             EOFError: Children end whatever they decode, or `close` was called.
@@ -296,7 +296,7 @@ class SpoolDecoder:
         if child.has_ended:
             self._restart()
             return None
-        # An empty stretch first: where decoding even that fails, the request is not the cause.
+        # An empty stretch first: if decoding even that fails, the request is not the cause.
         nothing = stretch._replace(end=stretch.start, size=0)
         try:
             child.decode(nothing)
@@ -323,7 +323,7 @@ class SpoolDecoder:
         return _ALONE_FACTOR * self._timeout + _ALONE_SECONDS_PER_MB * megabytes
 
     def _set_aside(self, stretch: RecordRange) -> DecodedChunk:
-        """Keep a request that no child survives as it was received; return a chunk without rows."""
+        """Store a request that no child survives, as received; return a chunk without rows."""
         chunk = DecodedChunk()
         reader = LogReader(self._folder, stretch.start)
         for record in reader.records(stretch.end):
@@ -341,7 +341,7 @@ class SpoolDecoder:
     def _assign(self) -> None:
         """Send stretches to the children, until each has one to decode and one more."""
         self._adapt_children()
-        # Chunks are returned in order, so a child that still starts would delay the others'.
+        # Chunks are returned in order, so a child that still starts would delay the others' chunks.
         started = [child for child in self._children if child.is_ready] or self._children[:1]
         while len(self._assignments) < _STRETCHES_PER_CHILD * len(started):
             stretch = self._next_stretch()
@@ -365,7 +365,7 @@ class SpoolDecoder:
 
     def _is_young(self, start: Position) -> bool:
         """Whether requests at a position were first seen less than `age` seconds ago."""
-        # The time of receipt is of no use here: the time of day may be set.
+        # The time of receipt does not help here: somebody may set the time of day.
         now = self._clock()
         if self._first_seen[0] != start or not self._first_seen[1]:
             self._first_seen = (start, now)

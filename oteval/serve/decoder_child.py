@@ -3,7 +3,7 @@
 It reads stretches from its standard input, one JSON line each, and writes their rows in chunks: a
 line of JSON and two Arrow streams. `decoder` is the side of the parent.
 
-Requests for traces in protobuf, which are most, become columns together, without an object for
+Most requests are for traces in protobuf. These become columns together, without an object for
 each span; the others are decoded one by one.
 """
 
@@ -176,7 +176,7 @@ def _plain_rows(requests: Sequence[RequestSpans]) -> tuple[pa.Table, set[int]]:
 def _decode_stretch(
     folder: Path, start: Position, end: Position, is_own: Callable[[LogRecord], bool]
 ) -> Iterator[DecodedChunk]:
-    """Yield the chunks of a stretch; the last one ends where the stretch does."""
+    """Yield the chunks of a stretch; the last chunk ends where the stretch does."""
     reader = LogReader(folder, start)
     lost_before = 0
     builder = ChunkBuilder(is_own, folder / "rejected")
@@ -236,5 +236,5 @@ if __name__ == "__main__":
         try:
             main(sys.argv[1:])
         except MemoryError:
-            # The parent finds out which request it was by sending them one by one.
+            # The parent finds the request that caused it by sending them one by one.
             os._exit(_EXIT_NO_MEMORY)

@@ -120,7 +120,7 @@ def _target(push: Push, environment: Mapping[str, str]) -> AnnotationTarget:
         headers = resolved(push.headers, environment)
     except ValueError as error:
         raise ConfigError(f"push to {push.backend}: {error}") from None
-    # The queue waits while the backend is away, and not the request.
+    # While the backend is away, the queue waits, but the request does not.
     return open_target(
         push.backend, push.url, headers, environment, timeout=push.timeout, patience=0.0
     )

@@ -16,7 +16,7 @@ _POLL = 0.1  # seconds
 
 
 def shortage(path: str | Path) -> str:
-    """Why nothing should be written to a database now, "" when there is enough space."""
+    """Why nothing should be written to a database now; "" when there is enough space."""
     try:
         disk = os.statvfs(Path(path).absolute().parent)
     except OSError as error:
@@ -31,7 +31,7 @@ class DiskSpaceGate:
     """Blocks a writer while there is too little disk space.
 
     Attributes:
-        problem: The reason for waiting, "" while there is none.
+        problem: The reason for waiting; "" while there is none.
     """
 
     def __init__(self, path: str | Path, closing: threading.Event) -> None:

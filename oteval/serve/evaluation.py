@@ -14,7 +14,7 @@ __all__ = ["POSTPONED", "Evaluation", "EvaluationKey", "FinishedEvaluation", "Wr
 _NS = 1_000_000_000
 
 POSTPONED = "oteval.deferred"
-"""The metadata key of a score that only says that its evaluation was postponed, and why."""
+"""The metadata key of a score that only reports that its evaluation was postponed, and why."""
 
 EvaluationKey = tuple[str, int, tuple[str, str]]
 """A trajectory's id and revision, and an evaluator's name and version."""
@@ -31,8 +31,8 @@ class Evaluation:
         completion: The number under which the store recorded the end of the trace.
         evaluator: The evaluator's name and version.
         errors: How many attempts failed.
-        has_score: Whether the store has a score that says it failed or was postponed.
-        is_postponed: Whether the newest score says that it was postponed.
+        has_score: Whether the store has a score that reports that it failed or was postponed.
+        is_postponed: Whether the newest score reports that it was postponed.
         since_ns: When it was scheduled first.
         start_ns: When the trajectory starts.
     """

@@ -62,7 +62,7 @@ class LiveEvaluator:
         return self.scorer.name, self.scorer.version
 
     def is_like(self, candidate: LiveEvaluator) -> bool:
-        """Whether another evaluator of this version is the same, so that calls may go on."""
+        """Whether this evaluator equals another one of its version, so that calls may go on."""
         return (self.settings, self.limits, self.timeout) == (
             candidate.settings,
             candidate.limits,
@@ -81,7 +81,7 @@ def _live_evaluator(
     if cost is not None and limits.max_cost_per_day is None:
         limits = limits.model_copy(update={"max_cost_per_day": cost})
     own = settings.evaluator.time_limit
-    # An evaluator that times out by itself gives the better reason, so it gets a little longer.
+    # An evaluator that times out by itself returns the better reason, so it gets a little longer.
     timeout = limits.timeout or (own + 5.0 if own else _DEFAULT_TIMEOUT)
     return LiveEvaluator(settings, prepared, limits, timeout, settings.evaluator.is_slow)
 
@@ -92,13 +92,13 @@ class EvaluatorRules:
     Attributes:
         config: The configuration.
         evaluators: Its evaluators, in the order of the file.
-        error: The error of the last attempt to read the file, "" when it succeeded.
+        error: The error of the last attempt to read the file; "" when it succeeded.
         loads: How often a configuration was put in force.
         failures: How often reading the file failed.
 
     Args:
         path: The file.
-        store: The store that named references come from.
+        store: The store of named references.
         config: A configuration to use instead of the file; it is never reloaded.
         copy: A copy of the last valid file, to fall back on when the file is broken at the start.
         is_optional: Whether the file may be missing; until it exists, nothing is evaluated.

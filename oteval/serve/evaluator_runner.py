@@ -26,7 +26,7 @@ class _JobKey(NamedTuple):
 
 
 class EvaluatorRunner:
-    """Runs an evaluator: a slow one in threads, within its limits, a fast one at once.
+    """Runs an evaluator: a slow one in threads and within its limits, a fast one at once.
 
     All methods are called by the scoring thread, and none of them blocks on a slow evaluator.
 
@@ -107,7 +107,7 @@ class EvaluatorRunner:
             self._evaluator.prepared.close()
 
     def _expected_cost(self, trajectory: Trajectory) -> float:
-        """The least that an evaluation will cost (US dollars), 0 when it is unknown."""
+        """The least that an evaluation will cost (US dollars); 0 when it is unknown."""
         return self._evaluator.scorer.evaluator.expected_cost(trajectory.own_messages) or 0.0
 
     def _finish(self, outcome: Outcome[_JobKey, Score]) -> FinishedEvaluation:
@@ -132,7 +132,7 @@ class EvaluatorRunner:
 
 
 def _known_cost(score: Score) -> float | None:
-    """The cost of a score, None when it does not reveal the cost of a call."""
+    """The cost of a score; None when it does not reveal the cost of a call."""
     cost = score.cost or 0.0
     is_informative = score.status == "ok" and not score.metadata.get("cached")
     return cost if cost or is_informative else None

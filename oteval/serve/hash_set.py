@@ -1,7 +1,8 @@
 """A compact set of strings: eight bytes for each, so that months of trace ids fit in memory.
 
 The set compares hashes. A string that was never added may be reported as present when its hash
-collides; one that is reported as absent certainly is. Callers that need to be sure ask the store.
+collides. A string that is reported as absent certainly is. Callers that need to be sure query the
+store.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
     ...
     recorder.score("oteval.yaml")
 
-A thread writes the ended spans in batches, so that the agent does not wait for the disk. It waits
-only when that thread is far behind, and for a few seconds at most; spans that are lost then are
-counted. The file belongs to this process alone. Processes that it forks record nothing.
+A thread writes the ended spans in batches, so that the agent does not wait for the disk. The agent
+waits only when that thread is far behind, and for a few seconds at most. Spans that are lost then
+are counted. The file belongs to this process alone. Processes that it forks record nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class InProcess(SpanProcessor):
     Attributes:
         logs: The log record processor that writes to the same database.
         dropped: The number of spans and log records that were lost.
-        error: The error of the last batch, None when it was written.
+        error: The error of the last batch; None when it was written.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class InProcess(SpanProcessor):
         Args:
             db: The path of the database, or an open store, which must not be used elsewhere.
             max_waiting: The number of spans and log records that may wait to be written.
-            interval: The seconds that they wait for others, to be written together.
+            interval: The seconds that they wait for more, to be written together.
 
         Raises:
-            StoreError: The database cannot be used; the subclass says why.
+            StoreError: The database cannot be used; the subclass is the reason.
         """
         self._store = db if isinstance(db, Store) else Store(db)
         self._owns_store = not isinstance(db, Store)
@@ -126,7 +126,7 @@ class InProcess(SpanProcessor):
         Args:
             selection: The runs to return.
         """
-        self.force_flush()  # not while holding the store, which the thread needs for it
+        self.force_flush()  # not while this thread holds the store: the other thread needs it
         with self._using:
             self._refresh()
             return list(self._store.trajectories.read(selection))
@@ -141,8 +141,8 @@ class InProcess(SpanProcessor):
 
         Args:
             config: A file as for `oteval score -c`, or the result of `load_config`.
-            base: Base directory for paths in the configuration; by default that of the file, or
-                the current one.
+            base: Base directory for paths in the configuration; by default the directory of the
+                file, or the current directory.
             selection: The runs to score.
 
         Raises:
@@ -238,7 +238,7 @@ class InProcess(SpanProcessor):
         except StoreError:
             if not (self._owns_store and self._store.is_served):
                 raise
-            # The pages were closed through which the database was used: open the file instead.
+            # The pages that opened the database were closed: open the file instead.
             self._store.close()
             self._store = Store(self._store.path)
             with self._store.loading():

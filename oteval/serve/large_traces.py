@@ -3,8 +3,8 @@
 Groups of traces run one at a time. A group that took long is not started again before a multiple
 of that time has passed, so that one agent cannot occupy the processor permanently.
 
-Other traces may need traces of the running group, which are then reconstructed a second time, with
-the spans that have arrived since. The older result must not replace the newer one.
+Other traces may need traces of the running group. These are then reconstructed a second time, with
+the spans that have arrived since. The older result must not replace the newer result.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LargeGroup:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether some of its traces were reconstructed elsewhere. Those still open run again."""
+        """Whether some of its traces were reconstructed elsewhere. Open ones run again."""
         if self.refreshed is None:
             return isinstance(self.error, Overtaken)
         return not self.reconstructed_meanwhile.isdisjoint(self.refreshed.trace_ids)
@@ -57,7 +57,7 @@ class LargeGroup:
 class BackgroundReconstructor:
     """Reconstructs groups of traces in a thread.
 
-    All calls but those of `writing` come from the scoring thread.
+    All calls come from the scoring thread, except for calls of `writing`.
 
     Args:
         refresh: Reconstructs traces; called in the background thread.
@@ -98,7 +98,7 @@ class BackgroundReconstructor:
 
     @contextmanager
     def elsewhere(self) -> Iterator[Callable[[Collection[str]], None]]:
-        """Let the scoring thread reconstruct traces in a block, in which the group cannot write.
+        """In a block, let the scoring thread reconstruct traces; the group cannot write meanwhile.
 
         Yields:
             A function to call with the traces that were reconstructed.
@@ -113,7 +113,7 @@ class BackgroundReconstructor:
 
     @contextmanager
     def writing(self, traces: Collection[str]) -> Iterator[None]:
-        """Let the running group write trajectories in a block.
+        """In a block, let the running group write trajectories.
 
         Raises:
             Overtaken: One of the traces was reconstructed elsewhere while the group ran.

@@ -1,7 +1,8 @@
 """The listening process of `oteval serve`: it receives, spools and acknowledges requests.
 
-It does not open the database. A second process, the storage process, stores and scores; this one
-keeps it running. So neither a slow evaluator nor a crash delays an acknowledgement.
+It does not open the database. A second process, the storage process, stores and scores; the
+listening process keeps it running. So neither a slow evaluator nor a crash delays an
+acknowledgement.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Tls:
     Attributes:
         certificate: The path of the certificate chain, PEM.
         key: The path of the key, PEM.
-        client_ca: The path of the certificates of authorities that clients need a certificate of,
-            PEM; "" for none.
+        client_ca: The path of the certificates of authorities, PEM. Clients need a certificate of
+            one of them; "" for none.
     """
 
     def __init__(self, certificate: str, key: str, client_ca: str = "") -> None:
@@ -87,10 +88,10 @@ def serve(
         on_ready: Called with the addresses once the server listens.
 
     Raises:
-        OtevalError: The server cannot start; the message says why.
+        OtevalError: The server cannot start; the message is the reason.
     """
     configure_logging(config.log_format, "listener")
-    # Large requests are parsed in threads; the small ones beside them must not wait long.
+    # Large requests are parsed in threads; small requests meanwhile must not wait long.
     sys.setswitchinterval(0.001)
     with private_umask():
         _make_private(config)

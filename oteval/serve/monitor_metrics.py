@@ -18,10 +18,10 @@ STATES = ("learning", "ok", "warn", "alert", "recovered", "no_data")
 
 
 class MonitorMetrics:
-    """The metrics about monitors, which only a server with monitors has.
+    """The metrics about monitors; only a server with monitors has them.
 
     Args:
-        registry: The registry of Prometheus that they are added to.
+        registry: The registry of Prometheus where they are added.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -73,7 +73,7 @@ class MonitorMetrics:
             self._last.set(now_ns / 1e9)
 
     def set_groups(self, states_by_monitor: Mapping[str, Mapping[str, int]]) -> None:
-        """Set the number of groups in each state, by monitor; others are gone."""
+        """Set the number of groups in each state, by monitor; other series are removed."""
         self._groups.clear()
         for monitor, states in states_by_monitor.items():
             for state in STATES:

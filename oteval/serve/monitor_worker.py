@@ -4,8 +4,8 @@ Everything that lasts is in the store: a worker that is killed continues where t
 check ended. No failure here disturbs receiving or scoring. A failure is logged when it begins and
 when it ends, counted in the metrics, and named in /readyz.
 
-It is a thread, because a check takes 1% of the CPU time in which its runs are stored and scored,
-and a process would need the libraries in memory once more.
+It is a thread, because a check takes only 1% of the CPU time for storing and scoring its runs, and
+a process would need the libraries in memory once more.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class MonitorWorker:
     Args:
         store: The store; the thread uses a sibling of it.
         config: Returns the configuration in force.
-        registry: The registry that metrics are added to, once there are monitors.
+        registry: The registry where metrics are added, once there are monitors.
         interval: The seconds between two checks.
         clock: The time of day (ns).
     """
@@ -142,10 +142,10 @@ class MonitorWorker:
         self._report(statuses if is_ok else None, waiting, refused)
 
     def _end_removed(self, config: Config) -> None:
-        """End the episodes of removed monitors, when no other monitors are there."""
+        """End the episodes of removed monitors if the configuration has no monitors."""
         error = ""
         try:
-            # The row without a name is that of versions.
+            # The row without a name stores the position of versions.
             stored_monitors = self._store.monitors.monitors()
             if set(stored_monitors) - {""}:
                 from ..monitor import end_removed
@@ -196,7 +196,7 @@ class MonitorWorker:
         self._state = {**self._state, "error": error or None, "problems": self._problems()}
 
     def _note_deliveries(self, done: Sequence[tuple[Notification, DeliveryResult]]) -> None:
-        """Count attempts, and log those of a destination that begins or ceases to fail."""
+        """Count attempts, and log attempts when a destination begins or ceases to fail."""
         assert self._metrics is not None
         self._metrics.count_attempts(done)
         for notification, result in done:

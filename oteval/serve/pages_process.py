@@ -1,7 +1,7 @@
 """The process that shows pages, seen from the listening process: started when somebody looks.
 
-A slow page cannot delay an acknowledgement by another process, and a server whose pages nobody
-opens does not spend memory on them.
+A slow page cannot delay an acknowledgement, because that is sent by another process. A server
+whose pages nobody opens does not spend memory on them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PagesProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id, None when it does not run."""
+        """The process id; None when it does not run."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
@@ -65,12 +65,12 @@ class PagesProcess:
             return self._socket
 
     def update_tokens(self) -> None:
-        """Tell the process the tokens if they have changed."""
+        """Send the tokens to the process if they have changed."""
         if self.pid is not None and self._sent != self._access.tokens:
             self._send({"tokens": self._tokens()})
 
     async def stop(self) -> None:
-        """End the process, and with it the connections of pages that wait for events."""
+        """End the process, and so the connections of pages that wait for events."""
         self._is_stopping = True
         process = self._process
         if process is not None and process.returncode is None:

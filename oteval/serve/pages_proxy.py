@@ -16,7 +16,7 @@ __all__ = ["PagesProxy"]
 _LONGEST_BODY = 512 << 10  # bytes
 _HEAD_TIMEOUT = 60.0  # seconds
 _PIECE = 64 << 10
-# Headers of one connection, and those by which a client could pretend to be a proxy.
+# Headers of one connection, and headers by which a client could pretend to be a proxy.
 _NOT_FORWARDED = frozenset(
     b"connection keep-alive te trailer transfer-encoding upgrade expect content-length "
     b"proxy-authorization proxy-connection forwarded x-forwarded-for x-forwarded-host "

@@ -47,7 +47,7 @@ class RetryPolicy:
 
 
 class EvaluatorQueue:
-    """The evaluations of one evaluator that are due now; new traces go before older ones."""
+    """The evaluations of one evaluator that are due now; new traces go before older traces."""
 
     def __init__(self, evaluator: LiveEvaluator) -> None:
         self.evaluator = evaluator
@@ -75,11 +75,11 @@ class PendingEvaluations:
     """The pending evaluations of all evaluators.
 
     An evaluation is pending from `add` until `finish` or `drop`, also while it waits for another
-    attempt. Evaluations beyond the capacity stay in the store: `in_store` says from which
-    completion on to look for them.
+    attempt. Evaluations beyond the capacity stay in the store: `in_store` returns the completion
+    from where to look for them.
 
     Args:
-        wall: The time of day (ns). Scores in the store carry it, so retries are computed from it.
+        wall: The time of day (ns). Scores in the store contain it, so retries are computed from it.
 
     Attributes:
         queues: The evaluators' queues, by name and version.
@@ -92,7 +92,7 @@ class PendingEvaluations:
         self._later: list[tuple[int, int, Evaluation]] = []
         self._later_count = 0
         self._in_store: dict[tuple[str, str], int] = {}
-        # How many evaluators have not given their first score, by trace.
+        # How many evaluators have not returned their first score, by trace.
         self._unscored: Counter[str] = Counter()
 
     def __contains__(self, key: EvaluationKey) -> bool:
@@ -115,7 +115,7 @@ class PendingEvaluations:
         return bool(self._in_store)
 
     def waits_for_score(self, trace_id: str) -> bool:
-        """Whether an evaluator still has to give its first score for a trace."""
+        """Whether an evaluator still has to return its first score for a trace."""
         return trace_id in self._unscored
 
     # -- evaluators
@@ -140,7 +140,7 @@ class PendingEvaluations:
         """The first completion with a pending evaluation, by evaluator.
 
         Args:
-            newest: The newest completion. An evaluator without evaluations gets the one after it.
+            newest: The newest completion. An evaluator without evaluations gets the next one.
         """
         first = dict.fromkeys(self.queues, newest + 1)
         for evaluation in self._pending.values():
@@ -190,7 +190,7 @@ class PendingEvaluations:
             queue.append(evaluation, is_old=is_old or evaluation.has_score)
         elif previous.status == "error" and queue.retry.allows_another(previous.errors):
             self._hold(evaluation)
-            # A score from the future, written before the clock was set back, delays no longer.
+            # A score may be from the future, because the clock was set back; it delays no longer.
             age = max(0, self._wall() - previous.time_ns)
             delay = round(queue.retry.delay(previous.errors) * _NS)
             self._queue_later(evaluation, now + max(0, delay - age))
@@ -227,7 +227,7 @@ class PendingEvaluations:
     def take_refillable(self) -> Iterator[tuple[EvaluatorQueue, int]]:
         """Yield the evaluators with capacity for evaluations that the store has.
 
-        Each comes with the completion from which on to look. The caller adds the evaluations that
+        With each comes the completion from where to look. The caller adds the evaluations that
         it finds, and calls `leave_in_store` for the rest.
         """
         for key in list(self._in_store):

@@ -17,7 +17,7 @@ __all__ = ["ScorePublisher"]
 _log = logging.getLogger(__name__)
 _NS = 1_000_000_000
 # Traces are published with the scores they have this long before their deadline, or a tenth of the
-# deadline when that is less: the sending thread checks the deadline itself.
+# deadline when that is less, because the sending thread checks the deadline itself.
 _AHEAD_NS = 2 * _NS
 _AHEAD_SHARE = 10
 _MAX_TRACES = 1000  # traces whose scores are looked up at once
@@ -110,7 +110,7 @@ class ScorePublisher:
         """Update the metrics about the state of scoring.
 
         Args:
-            oldest_ns: When the first row of the open traces arrived (ns), None when none is open.
+            oldest_ns: When the first row of the open traces arrived (ns); None when none is open.
             now: The time (ns).
             values: The keywords of `ScoringMetrics.update_scoring`.
         """

@@ -1,6 +1,6 @@
 """Reconstruct the traces that have ended.
 
-Traces are reconstructed in batches. Where a batch fails, its traces are tried one by one, and one
+Traces are reconstructed in batches. Where a batch fails, its traces are tried one by one. A trace
 that keeps failing is recorded as ended without trajectories. Large traces and long conversations
 go to a background thread.
 """
@@ -29,17 +29,17 @@ from .tracker import ArrivalReader, TraceTracker
 __all__ = ["ReconstructedTraces", "TraceReconstructor"]
 
 _log = logging.getLogger(__name__)
-# Traces in one batch, their rows, and about the bytes of these. Every batch has the cost of some
-# twenty statements, which is that of reconstructing hundreds of rows.
+# Traces in one batch, their rows, and about the bytes of these rows. Every batch has the cost of
+# some twenty statements, which equals the cost of reconstructing hundreds of rows.
 BATCH, _BATCH_ROWS, _BATCH_BYTES = 2_000, 16_000, 48 << 20
-# The rows of the first batch. Later ones have at most four times those of the one before.
+# The rows of the first batch. Each later batch has at most four times the rows of the batch before.
 _FIRST_ROWS, _GROWTH = 2_000, 4
 # A trace with this many spans is large. So is a conversation with this many traces; below the
 # second number of traces a conversation is never checked.
 _LARGE_TRACE, _LONG_CONVERSATION, _USUAL_CONVERSATION = 3_000, 600, 8
 _CHECK_LARGE_NS = 2_000_000_000
 _CLOSE_TIMEOUT = 5.0  # seconds to wait for the background thread at the end of the process
-# How often a trace is tried that fails although others succeed.
+# How often a trace is tried if it fails although others succeed.
 _MAX_ATTEMPTS = 3
 
 
@@ -65,13 +65,13 @@ class ReconstructedTraces:
 class RowLocator:
     """Finds the rows of traces without searching the store.
 
-    The rows of an open trace are those that arrived since it is open. Only for older rows, the
-    store is asked.
+    The rows of an open trace are the rows that arrived since it is open. For older rows only,
+    the store is queried.
 
     Args:
         store: The store.
-        tracker: The open traces, and those of the current batch.
-        last_row: The number of the newest row that was read; newer ones may belong to any trace.
+        tracker: The open traces, and the traces of the current batch.
+        last_row: The number of the newest row that was read; newer rows may belong to any trace.
     """
 
     def __init__(self, store: Store, tracker: TraceTracker, last_row: int) -> None:
@@ -79,7 +79,7 @@ class RowLocator:
         self._conversations: dict[tuple[str, ...], list[str]] = {}
 
     def row_ranges(self, traces: Sequence[str]) -> list[Range] | None:
-        """The ranges of row numbers, None when they are unknown."""
+        """The ranges of row numbers; None when they are unknown."""
         ranges = [Range(self._last_row + 1, EVERYWHERE.last)]
         stored_before = []
         for name in traces:
@@ -107,7 +107,7 @@ class RowLocator:
         return self._conversations[key]
 
     def conversing(self, traces: Sequence[str]) -> list[str]:
-        """Return those of some traces that may share a conversation with others."""
+        """Return the traces, out of some, that may share a conversation with others."""
         return [n for n in traces if not self._is_new(n) or self._has_conversation(n)]
 
     def _find_conversations(self, traces: Sequence[str]) -> list[str]:
@@ -284,7 +284,7 @@ class TraceReconstructor:
         """Separate the traces of long conversations, at a cost that is low when there are none.
 
         Returns:
-            The other traces, and those of long conversations.
+            The other traces, and the traces of long conversations.
         """
         names = [trace.trace_id for trace in ended]
         other_count = len(locator.with_conversations(names)) - len(names)
@@ -294,8 +294,8 @@ class TraceReconstructor:
         _, large = self._queue_long([trace for trace in ended if trace.trace_id in long], locator)
         small = [trace for trace in ended if trace.trace_id not in long]
         names = [trace.trace_id for trace in small]
-        # A conversation may be long only through others that it is linked with. These are looked
-        # up trace by trace, which is worth it only when there are suspiciously many.
+        # A conversation may be long only through others that it is linked with. Looking these up
+        # trace by trace is worth it only when there are suspiciously many.
         suspicious = _LONG_CONVERSATION + _USUAL_CONVERSATION * len(names)
         if len(locator.with_conversations(names)) >= suspicious:
             small, more = self._queue_long(small, locator)
@@ -308,7 +308,7 @@ class TraceReconstructor:
         """Look up each trace's conversation, and queue the long ones for the background.
 
         Returns:
-            The traces of short conversations, and those of long ones.
+            The traces of short conversations, and the traces of long conversations.
         """
         small: list[CompletedTrace] = []
         large: list[CompletedTrace] = []

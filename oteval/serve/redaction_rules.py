@@ -1,9 +1,9 @@
-"""The redaction rules in force: those of oteval.yaml, reloaded when the file changes.
+"""The redaction rules in force: the rules of oteval.yaml, reloaded when the file changes.
 
-Data must never be stored less redacted than a valid configuration says. So a file that cannot be
-read changes nothing: the last valid rules stay in force. The file may contain new rules, so the
-server is not ready meanwhile. A file counts as changed once two checks in a row find it the same;
-one that is still being written might lack some of its rules.
+Stored data must never be less redacted than a valid configuration requires. So a file that cannot
+be read changes nothing: the last valid rules stay in force. The file may contain new rules, so the
+server is not ready meanwhile. A file counts as changed once two checks in a row find it the same:
+a file that is still being written might lack some of its rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RedactionRules:
 
     Attributes:
         redactor: Applies the rules in force.
-        error: The error of the last attempt to read the file, "" when it succeeded.
+        error: The error of the last attempt to read the file; "" when it succeeded.
     """
 
     def __init__(self, path: str, *, is_optional: bool = False) -> None:
@@ -83,7 +83,7 @@ class RedactionRules:
         }
 
     def reason(self) -> str:
-        """Why the server is not ready, "" while the rules of the file are in force."""
+        """Why the server is not ready; "" while the rules of the file are in force."""
         if not self._is_stale:
             return ""
         return f"redaction: the last good rules stay in force, not those of the file: {self.error}"
@@ -99,7 +99,7 @@ class RedactionRules:
         except OtevalError as error:
             self._reject(str(error), text)
         except Exception as error:
-            # Whatever is in the file, it must still be checked for the next change.
+            # Whatever the file contains, it must still be checked for the next change.
             _log.exception("%s", self._path)
             self._reject(f"{self._path}: {type(error).__name__}: {error}", text)
         else:
@@ -118,14 +118,14 @@ class RedactionRules:
         self._write_copy()
 
     def _reject(self, error: str, text: str | None) -> None:
-        """Keep the rules in force. They are current if the file still has the same ones."""
+        """Keep the rules in force. They are current if the file still has the same rules."""
         section = self._section_of(text)
         self._is_stale = section is _UNKNOWN or section != self._section
         self.error = error
         _log.error("the last good redaction rules stay in force: %s", error)
 
     def _section_of(self, text: str | None) -> Any:
-        """The section ``redact`` of a file, `_UNKNOWN` when it cannot be read."""
+        """The section ``redact`` of a file; `_UNKNOWN` when it cannot be read."""
         try:
             value = read_yaml(text or "", self._path)[1]
         except OtevalError:

@@ -26,7 +26,7 @@ class RetentionWorker:
         retention: Returns the rules, which may change; None keeps everything.
         base: Base directory for the archive path.
         interval: The seconds between two runs.
-        progress: Returns the completion up to which no evaluator has anything left to do.
+        progress: Returns the completion up to which every evaluator has finished its work.
         backfill: Returns for how long (s) completions are kept for new evaluators.
     """
 

@@ -2,8 +2,8 @@
 
 The store is the only queue that lasts: an evaluation is due when a trace has ended and its
 trajectory has no score by an evaluator's version. `Scheduler` keeps the due evaluations in memory
-(`PendingEvaluations`), refills them from the store, and records how far each evaluator has got, so
-that a restart finds the rest without reading everything.
+(`PendingEvaluations`), and refills them from the store. It records how far each evaluator has got,
+so that a restart finds the rest without reading everything.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Scheduler:
 
     Args:
         store: The store.
-        wall: The time of day (ns), which the ends of traces are recorded with.
-        scorer: Scores new runs that need not be read; none are when it is missing.
+        wall: The time of day (ns), for recording the ends of traces.
+        scorer: Scores new runs that need not be read; without it, no such runs are scored.
 
     Attributes:
-        progress: The completion up to which no evaluator has anything left to do, as recorded.
+        progress: The completion up to which every evaluator has finished its work, as recorded.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Scheduler:
     def configure(self, evaluators: Sequence[LiveEvaluator], *, salt: str, backfill: float) -> None:
         """Put evaluators in force.
 
-        The evaluations of those that are gone or changed are dropped. Those that are new get the
+        The evaluations of evaluators that are gone or changed are dropped. New evaluators get the
         traces that ended lately.
 
         Args:
@@ -102,7 +102,7 @@ class Scheduler:
         """Record that traces have ended, and schedule the evaluations of their trajectories.
 
         Returns:
-            The scores that were given at once, and are written.
+            The scores that were computed at once, and are written.
         """
         completed = list(reconstructed.traces)
         refreshed = reconstructed.refreshed
@@ -156,7 +156,7 @@ class Scheduler:
     def is_current(self, finished: FinishedEvaluation) -> bool:
         """Whether a finished evaluation is to be recorded.
 
-        It is not when its evaluator is no longer in force, or when it was postponed once more.
+        It is not recorded if its evaluator is no longer in force, or if it was postponed once more.
         """
         evaluation = finished.evaluation
         is_repeated = evaluation.is_postponed and finished.is_postponed
@@ -176,7 +176,7 @@ class Scheduler:
             self._releasable.append(evaluation.trace_id)
 
     def take_releasable(self) -> list[str]:
-        """Remove and return the traces for which no evaluator still has to give its first score.
+        """Remove and return the traces that wait for no evaluator's first score.
 
         They include traces that no evaluator wants.
         """
@@ -184,7 +184,7 @@ class Scheduler:
         return releasable
 
     def record_progress(self) -> None:
-        """Record up to which completion each evaluator has nothing left to do."""
+        """Record the completion up to which each evaluator has finished its work."""
         changed = {}
         for key, completion in self._pending.first_completions(self._newest).items():
             state = self._states[key]
@@ -226,7 +226,7 @@ class Scheduler:
         )
 
     def _traces_to_evaluate(self, todo: Sequence[EvaluationState]) -> set[str]:
-        """The traces of those trajectories that an evaluator wants and has not scored."""
+        """The traces of the trajectories that an evaluator wants and has not scored."""
         scored = {(due.trajectory_id, due.rev, (due.evaluator, due.version)) for due in todo}
         due_by_run = {}
         for due in todo:
@@ -260,7 +260,7 @@ class Scheduler:
             todo: The trajectories, each with the scores that it has.
             now: The time (ns).
             only: The queue of the only evaluator to consider; all when None.
-            scored: Scores that were given at once.
+            scored: Scores that were computed at once.
             is_old: Whether evaluations of new traces go before these.
         """
         scores = {(due.trajectory_id, due.rev, (due.evaluator, due.version)): due for due in todo}

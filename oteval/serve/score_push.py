@@ -1,12 +1,12 @@
 """Write scores to a trace backend as they are stored.
 
-The scoring thread calls `ScorePush.feed`, which reads the scores after the last one that it took
-and appends them to a durable queue, together with their position. A server that is killed therefore
+The scoring thread calls `ScorePush.feed`, which reads the scores after the last score that it took
+and appends them to a durable queue, together with their position. So a server that is killed
 continues after the last score that was appended, and a full queue leaves the scores in the store. A
 thread sends the requests of the queue, in order.
 
-A backend may get a span later than oteval, for instance through `forward`. Scores whose span it
-does not have are tried again, for a while, without holding back the others.
+A backend may get a span later than oteval, for instance through `forward`. A score whose span it
+does not have is tried again, for a while, without delaying the others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _SEGMENT_BYTES = 32 << 20
 _PAGE, _PAGES = 500, 10
 # Scores of one request.
 _REQUEST = 100
-# Before a score without its span is tried again; then after as long as it has waited.
+# The wait before a score without its span is tried again. Each later wait equals the time that it
+# has waited so far.
 _FIRST_PAUSE_NS = 2 * _NS
 _LONGEST_PAUSE_NS = 120 * _NS
 _FAILED = 500
@@ -54,12 +55,12 @@ def _encoded(annotations: Sequence[Annotation], since_ns: int) -> bytes:
 
 
 class AnnotationClient:
-    """A backend as the client of an `ExportQueue`, whose requests are annotations.
+    """A backend as the client of an `ExportQueue` whose requests are annotations.
 
     Args:
         target: The backend.
         on_missing: Called with annotations whose span the backend does not have, and the time (ns)
-            at which the first of them was stored; without it they are only counted.
+            when the first of them was stored; without it they are only counted.
 
     Attributes:
         url: The backend's URL without a password.
@@ -120,9 +121,9 @@ class ScorePush:
         folder: The folder of the queue.
         target: The backend.
         name: Its name, for people and metrics.
-        evaluators: Only scores by these; by all when empty.
+        evaluators: Only scores by these evaluators; by all when empty.
         wait: Seconds for which a score waits for its span.
-        quota: Bytes on disk from which on `feed` takes no more.
+        quota: Bytes on disk; from this number on, `feed` takes no more.
         clock: The time (ns).
         threaded: Whether a thread sends; without it, the caller calls `pump`.
 
@@ -238,7 +239,7 @@ class ScorePush:
             return
         pause = min(max(_FIRST_PAUSE_NS, waited), _LONGEST_PAUSE_NS, self._wait_ns - waited + 1)
         with self._queue.lock:
-            # On disk before the request that they came with is marked as sent.
+            # The entry is on disk before the request that they came with is marked as sent.
             body = _encoded(annotations, since_ns)
             request = self._queue.log.append("logs", "json", body, since_ns)
             request.unsent = 1

@@ -61,9 +61,9 @@ class ScoringLoop:
     the store's connection.
 
     Args:
-        store: The store; best a `Store.sibling` of the one that spans are written with.
+        store: The store; best a `Store.sibling` of the store that spans are written with.
         rules: The evaluators in force.
-        attach: Where scores go besides the store.
+        attach: Where scores go in addition to the store.
         clock: The time (ns) for ages and deadlines; it should not jump when the time of day is set.
         wall: The time of day (ns), for stored times and daily budgets; `clock` by default.
     """
@@ -96,7 +96,7 @@ class ScoringLoop:
     def notify(self, trace_ids: Iterable[str], now: int) -> None:
         """Announce that rows of traces were committed at `now` (ns). Thread-safe.
 
-        Rows that are never announced are found as well, with the next ones that are.
+        Rows that are never announced are found as well, with the next rows that are announced.
         """
         self._arrivals.notify(trace_ids, now)
 
@@ -148,7 +148,7 @@ class ScoringLoop:
         return self._scheduler.progress
 
     def drain(self, timeout: float) -> bool:
-        """Tick until no evaluation is due, for at most `timeout` s; return whether none is."""
+        """Tick until no evaluation is due, for at most `timeout` s; return whether none is due."""
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             if not self.tick() and self.is_idle:
@@ -198,7 +198,7 @@ class ScoringLoop:
     def _batched(self, evaluators: Iterable[LiveEvaluator]) -> list[LiveEvaluator]:
         """The evaluators that may decide batches of runs."""
         # In a batch, the runs that an evaluator must read are stored after the others. These are
-        # mostly failures, and a monitor would take their standing together for dependence.
+        # mostly failures, and a monitor would mistake such a group for dependence.
         watched = {monitor.evaluator for monitor in self._rules.config.monitors}
         return [evaluator for evaluator in evaluators if evaluator.scorer.name not in watched]
 

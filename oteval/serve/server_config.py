@@ -17,22 +17,22 @@ EXIT_FAILED, EXIT_REFUSED = 1, 2
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """The configuration of a server; it contains no secrets but those in `forward` and `notice`.
+    """The configuration of a server; only `forward` and `notice` may contain secrets.
 
     Attributes:
         db: The database.
-        config: The path of oteval.yaml, "" to score nothing.
+        config: The path of oteval.yaml; "" to score nothing.
         may_lack_config: Whether that file may be missing; until it exists, nothing is scored.
         http: The ``host:port`` of the HTTP server; port 0 takes any free port.
-        grpc: The ``host:port`` of the gRPC server, "" for none.
-        forward: The URL to forward traces to, "" for the one in oteval.yaml.
+        grpc: The ``host:port`` of the gRPC server; "" for none.
+        forward: The URL to forward traces to; "" for the URL in oteval.yaml.
         quota: How many bytes may wait to be stored.
         limit: The largest request (bytes), decompressed.
         grace: The seconds to store spooled requests in when the server stops.
         log_format: ``json`` or ``text``.
         memory: The memory of the database (MB), doubled when it is not enough.
         monitor_interval: The seconds between two checks of monitors.
-        tokens: The path of the tokens file, "" for none.
+        tokens: The path of the tokens file; "" for none.
         notice: The content of the file through which other commands find the server.
     """
 

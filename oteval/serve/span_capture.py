@@ -8,9 +8,9 @@
 A span processor is added once to the tracer provider in use, and hands each span to the open
 captures. Where the process has no provider, one is installed.
 
-A span belongs to the same captures as its parent, so that agents that an earlier block left running
-stay out of a later one. A span without a known parent belongs to the captures of its context. Where
-the context was lost, in a bare thread, it belongs to all open captures.
+A span belongs to the same captures as its parent. So agents that an earlier block left running
+stay out of a later block. A span without a known parent belongs to the captures of its context. If
+the context was lost, in a bare thread, the span belongs to all open captures.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Capture:
 
     @property
     def trajectory(self) -> Trajectory:
-        """The only agent run; of a conversation, the last turn, which contains all of them.
+        """The only agent run. For a conversation, it is the last turn, which contains all turns.
 
         Sub-agents and traces without messages do not count.
 
@@ -133,12 +133,12 @@ class Capture:
 
         Args:
             config: A file as for `oteval score -c`, or the result of `load_config`.
-            base: Base directory for paths in the configuration; by default that of the file, or
-                the current one.
+            base: Base directory for paths in the configuration; by default the directory of the
+                file, or the current directory.
 
         Returns:
-            The scores. A marked test logs them as feedback, and the capture's database, if it has
-            one, keeps them.
+            The scores. A marked test logs them as feedback. If the capture has a database, it
+            stores them.
 
         Raises:
             ConfigError: The configuration is invalid.
@@ -175,7 +175,7 @@ def scored(
     """Score stored runs, and announce each score to the listeners of evaluators.
 
     Args:
-        store: The store that keeps the scores.
+        store: The store of the scores.
         config: The evaluators.
         base: Base directory for paths in the configuration.
         selection: The runs.
@@ -311,7 +311,7 @@ class _CaptureRegistry:
         try:
             yield
         finally:
-            # Without a token: a fixture may end in another context than it began in.
+            # Without a token: a fixture may end in another context than the context where it began.
             _CONTEXT.set(before)
             with self._lock:
                 self._open.remove(run)

@@ -1,7 +1,7 @@
 """The HTTP paths of the server's status: ``/healthz``, ``/readyz``, ``/metrics`` and ``/api``.
 
-Everything else but the receiver's paths is a page. A program that does not ask for HTML gets the
-address to send traces to from ``/``.
+Everything else is a page, except for the receiver's paths. A program that does not request HTML
+gets, from ``/``, the address to send traces to.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["ServerStatus", "StatusPages", "welcome_text"]
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS_TIMEOUT, _API_TIMEOUT = 5, 60  # seconds
-# Seconds that an acknowledged request may wait while nothing is stored, and while others are.
+# Seconds that an acknowledged request may wait: while nothing is stored, and while others are.
 _STALLED, _LATE = 3.5, 60.0
 
 
@@ -114,7 +114,7 @@ class ServerStatus:
 
 
 def lateness(oldest: float, unmoved: float) -> str:
-    """Why requests are not stored in time, "" when they are.
+    """Why requests are not stored in time; "" when they are.
 
     Args:
         oldest: The age (s) of the oldest acknowledged request that is not stored.
@@ -181,7 +181,7 @@ class StatusPages:
         if refused := self._refuse_reader(request):
             return refused
         text = self._listener_metrics.text()
-        # Without the storage process, the metrics of this one say that it is away.
+        # Without the storage process, the metrics of this process report that it is away.
         with suppress(OSError, KeyError, TimeoutError):
             text += await asyncio.wait_for(self._storage.ask("metrics"), _METRICS_TIMEOUT)
         return Response(text, headers={"content-type": _PROMETHEUS})
@@ -211,7 +211,7 @@ class StatusPages:
 
 
 def welcome_text(addresses: Mapping[str, str], *, needs_token: bool) -> str:
-    """The page at ``/``, which says where to send traces.
+    """The page at ``/``, which shows where to send traces.
 
     Args:
         addresses: The addresses of the server: ``http``, a URL, and perhaps ``grpc``.

@@ -6,8 +6,8 @@ commands.
 Its configuration is the first line of its standard input. It is not in the arguments because other
 users can see them, and the URL to forward to may contain a password. Every half second, and after
 commits, the process writes its state to standard output as a line of JSON. When standard input
-ends, the listening process is gone, and this one ends at once. On SIGTERM it first stores the
-spooled requests, for a limited time.
+ends, the listening process is gone, and the storage process ends at once. On SIGTERM it first
+stores the spooled requests, for a limited time.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ _STATE_INTERVAL, _MIN_STATE_INTERVAL = 0.5, 0.05
 _PAUSE_FACTOR = 4
 _MIN_PAUSE, _MAX_PAUSE = 0.1, 0.4  # seconds
 # While more bytes than this are spooled, scoring waits for storing, but not longer than this (s).
-# Less is spooled all the time at a high rate: a stretch that fills up, one that is decoded, and one
-# that is stored.
+# At a high rate, fewer bytes are spooled all the time: a stretch that fills up, a stretch that is
+# decoded, and a stretch that is stored.
 _BACKLOG, _MAX_WAIT = 64 << 20, 5.0
-# Seconds for which a delivery that is running may go on after the grace.
+# Seconds that a running delivery may go on after the grace.
 _LAST_DELIVERY = 1.0
 
 
 class SteadyClock:
     """The time of day (ns) at the start, advanced by a clock that is never set.
 
-    So ages and deadlines do not change when somebody sets the time of day. Two processes may
-    disagree by as much as it was set between their starts, so stored times use the time of day.
+    So ages and deadlines do not change when somebody sets the time of day. If that happens between
+    the starts of two processes, their times differ. So stored times use the time of day.
 
     Args:
         wall: The time of day (ns).
@@ -133,8 +133,8 @@ class StorageProcess:
         """Make `run` return. Safe in any thread and in a signal handler.
 
         Args:
-            orphaned: Whether the listening process is gone; the storage process of the next one
-                then continues at once.
+            orphaned: Whether the listening process is gone. The storage process of the next
+                listening process then continues at once.
         """
         self._is_orphaned = orphaned
         self._stopping.set()

@@ -1,7 +1,7 @@
 """Move requests from the spool to the forwarder and, decoded, to the store.
 
-Rows and the position in the spool are committed in one transaction; after it, the segments of the
-spool are deleted. So every acknowledged request is stored, and stored once, whenever the process
+Rows and the position in the spool are committed in one transaction. After it, the segments of the
+spool are deleted. So every acknowledged request is stored exactly once, whenever the process
 is killed. Requests go to the forwarder before the commit, and a full forwarder delays storing.
 """
 
@@ -74,7 +74,7 @@ class StoreWriter:
 
     Attributes:
         statistics: Counts since it was started.
-        error: The exception that stopped it, None while it runs.
+        error: The exception that stopped it; None while it runs.
         position: The position up to which the spool is stored.
         stored: The position that the store had at the start.
         losses: Acknowledged requests that were missing from the spool at the start.
@@ -93,7 +93,7 @@ class StoreWriter:
         Args:
             store: The store, which no other thread may use.
             folder: The spool.
-            on_stored: Called with the traces of which rows were stored.
+            on_stored: Called with the traces whose rows were stored.
             forward: The forwarder, which gets the requests in order.
             age: The seconds after which requests are stored however few they are.
         """
@@ -128,7 +128,7 @@ class StoreWriter:
 
     @property
     def problem(self) -> str:
-        """The reason why it waits, "" while it does not."""
+        """The reason why it waits; "" while it does not."""
         return self._disk_space.problem
 
     @property
@@ -142,7 +142,7 @@ class StoreWriter:
         return self._backlog.unread_bytes()
 
     def missing(self) -> str:
-        """Which acknowledged requests cannot be found, "" while there are none."""
+        """Which acknowledged requests cannot be found; "" while there are none."""
         if self._missing:
             return self._missing
         path = segment_path(self._folder, self.position.segment)
@@ -189,7 +189,7 @@ class StoreWriter:
         self._closing.wait(_MISSING_POLL)
 
     def _look_back(self) -> None:
-        """Look for segments older than the first one, which somebody may have put back.
+        """Look for segments older than the first segment, which somebody may have put back.
 
         Raises:
             ValueError: There are some. The process then starts again, and stores them.
@@ -275,7 +275,7 @@ def _start_position(folder: Path, stored: Position) -> Position:
     """Where to begin: at the stored position, or at the first segment.
 
     There are segments before the position after a crash between commit and deletion, and when lost
-    ones were put back. Rows of theirs that the store has already are not stored again.
+    segments were put back. If the store already has some of their rows, these are not stored again.
     """
     first = next(iter(segment_sizes(folder)), 0)
     if not stored.segment or stored.segment == first:

@@ -42,7 +42,7 @@ class Supervisor:
     Attributes:
         state: The state that it last reported.
         restarts: How often it ended by itself.
-        failure: Why it ended or stores nothing, "" once it has stored something since.
+        failure: Why it ended or stores nothing; "" once it has stored something since.
         position: The position up to which the spool is stored, as it last reported.
     """
 
@@ -59,7 +59,7 @@ class Supervisor:
         self.restarts = 0
         self.failure = ""
         self.position: Position | None = None
-        # A request may consist of a single value, of which there are several copies on the way.
+        # A request may consist of a single value, and several copies of it exist on the way.
         memory = max(config.memory, 4 * config.limit >> 20)
         self._config = replace(config, memory=memory)
         self._process: asyncio.subprocess.Process | None = None
@@ -81,7 +81,7 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """The process id, None when it does not run."""
+        """The process id; None when it does not run."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
     @property
@@ -144,7 +144,7 @@ class Supervisor:
             OSError: The process does not answer.
             KeyError: The process has not reported its socket yet.
         """
-        # The frames are those of `oteval.store.remote_client`.
+        # The frames have the format of `oteval.store.remote_client`.
         reader, writer = await asyncio.open_unix_connection(self.state["socket"])
         try:
             question = {"path": path, "query": query or {}}
@@ -208,12 +208,12 @@ class Supervisor:
         if error := str(state.get("error") or ""):
             self.failure = error.splitlines()[0]
         elif state.get("stored", {}).get("commits") or not state.get("left_bytes"):
-            # Not before: the last failure may return at the first commit.
+            # Not earlier: the last failure may return at the first commit.
             self.failure = ""
         self._ready.set()
 
     def _increase_memory(self) -> None:
-        """Let the next process use twice the memory, up to a share of the machine's."""
+        """Let the next process use twice the memory, up to a share of the machine's memory."""
         memory = min(2 * self._config.memory, int(_MEMORY_SHARE * machine.memory()) >> 20)
         if memory > self._config.memory:
             self._config = replace(self._config, memory=memory)

@@ -1,7 +1,7 @@
-"""The tokens in force: those of the file of ``--tokens``, reloaded when it changes.
+"""The tokens in force: the tokens of the file of ``--tokens``, reloaded when it changes.
 
-A file that cannot be read changes nothing: the tokens in force stay, and /readyz says why. After a
-typing error, a revoked token must not work again, and nobody must be locked out.
+A file that cannot be read changes nothing: the tokens in force stay, and /readyz has the reason.
+After a typing error, a revoked token must not work again, and nobody must be locked out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TokenRules:
     """Keeps an `Access` up to date with the tokens of a file.
 
     Attributes:
-        error: The error of the last attempt to read the file, "" when it succeeded.
+        error: The error of the last attempt to read the file; "" when it succeeded.
     """
 
     def __init__(self, path: str, access: Access) -> None:
@@ -33,7 +33,7 @@ class TokenRules:
 
         Args:
             path: The file; "" for none.
-            access: Decides by the tokens. The tokens that it has now stay, beside the file's.
+            access: Decides by the tokens. Tokens that it has now stay, in addition to the file's.
 
         Raises:
             ConfigError: The file cannot be read, or is invalid.
@@ -86,7 +86,7 @@ class TokenRules:
         self.error = ""
 
     def _check_permissions(self, granted: Sequence[Token]) -> None:
-        """Check that a permission which needs a token now still needs one.
+        """If a permission needs a token now, check that it still needs one.
 
         Raises:
             ConfigError: The file has no token for it, so that everybody would have it.

@@ -2,10 +2,10 @@
 
 A trace is *open* from its first span on. It has ended when its root span has arrived and nothing
 followed for ``quiet`` seconds, when nothing arrived for ``idle`` seconds, or when it is ``max_age``
-seconds old. A span that arrives later opens the trace again; it then ends after another quiet time,
-because its root is known to have arrived.
+seconds old. A span that arrives later opens the trace again. The trace then ends after another
+quiet time, because its root is known to have arrived.
 
-`TraceTracker` holds the open traces and does no I/O. `ArrivalReader` feeds it from the store.
+`TraceTracker` keeps the open traces and does no I/O. `ArrivalReader` feeds it from the store.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class OpenTrace:
 
 
 class TraceTracker:
-    """The open traces, and those that have ended but are not recorded in the store yet.
+    """The open traces, and the ended traces that are not recorded in the store yet.
 
     `take_ended` hands out traces that have ended. For each of them the caller later calls either
     `confirm`, when the store has recorded it, or `reopen`, when that failed.
@@ -65,7 +65,7 @@ class TraceTracker:
         self._completion = completion
         self._open: dict[str, OpenTrace] = {}
         self._ended: dict[str, OpenTrace] = {}
-        # By time, and those of a time in the order in which they were stored.
+        # By time; traces of the same time are in the order of their storage.
         self._heap: list[tuple[int, int, str]] = []
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class TraceTracker:
             now: The time (ns).
             completed_before: The traces among them that had ended once before.
             times: When rows of a trace were stored (ns), where that is known more precisely.
-            new: The traces among them of which the store had no row before.
+            new: The traces among them that had no row in the store before.
         """
         for arrival in arrivals:
             name = arrival.trace_id
@@ -117,7 +117,7 @@ class TraceTracker:
                     is_new=name in new,
                 )
                 self._open[name] = state
-            # A clock that is set back must not make the trace look quiet for longer than it was.
+            # If somebody sets a clock back, the trace must not look quiet for longer than it was.
             state.last_ns = max(state.last_ns, time_ns)
             state.first = min(state.first, arrival.first)
             state.last = max(state.last, arrival.last)
@@ -157,7 +157,7 @@ class TraceTracker:
         return completed
 
     def take_ended_among(self, names: Iterable[str], now: int) -> list[CompletedTrace]:
-        """Return those of some traces that have ended, as `take_ended` does."""
+        """Return the traces, out of some, that have ended; like `take_ended`."""
         completed: list[CompletedTrace] = []
         for name in names:
             state = self._open.get(name)
@@ -200,7 +200,7 @@ class TraceTracker:
         return min(first_rows, default=newest + 1) - 1
 
     def oldest_ns(self) -> int | None:
-        """When the first row of the open traces arrived (ns), None when none is open."""
+        """When the first row of the open traces arrived (ns); None when none is open."""
         return min((state.first_ns for state in self._open.values()), default=None)
 
     def _take(self, name: str, state: OpenTrace, reason: str) -> CompletedTrace:
@@ -213,7 +213,7 @@ class TraceTracker:
         heapq.heappush(self._heap, (time_ns, state.first, name))
 
     def _rebuild_heap(self) -> None:
-        """Give each open trace exactly one entry, at the time at which it ends."""
+        """Put exactly one entry for each open trace into the heap, at the time when it ends."""
         for state in self._open.values():
             state.check_ns = self._end_of(state)[0]
         self._heap = [(state.check_ns, state.first, name) for name, state in self._open.items()]
@@ -279,5 +279,5 @@ class ArrivalReader:
         self.last_row = max(arrival.last for arrival in arrivals)
 
     def mark_completed(self, trace_ids: Iterable[str]) -> None:
-        """Remember that traces have ended: rows that arrive later are not the first of theirs."""
+        """Remember that traces have ended: rows that arrive later are not their first rows."""
         self._completed.add(trace_ids)

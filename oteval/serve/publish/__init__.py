@@ -1,4 +1,4 @@
-"""Scores published on the traces that they are about, while the server runs.
+"""Scores published on the traces that they belong to, while the server runs.
 
 `Forwarder` sends traces on with their scores as attributes, `EventExporter` sends scores as log
 events, and `metrics` counts them. Metrics need an extra package, so import them from

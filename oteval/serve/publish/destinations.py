@@ -1,4 +1,4 @@
-"""Everything that scores are sent to besides the store."""
+"""Everything that scores are sent to in addition to the store."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ScoreDestinations:
 def _problems(
     name: str, state: Mapping[str, Any] | None, full: str = "requests stay in the spool"
 ) -> Iterator[str]:
-    """Describe the problems of an endpoint, without its URL, which may hold a secret."""
+    """Describe the problems of an endpoint, without its URL, which may contain a secret."""
     if state is None:
         return
     if state["error"]:

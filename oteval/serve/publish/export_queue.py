@@ -1,8 +1,8 @@
 """The durable queue of requests to one endpoint: sent in order, retried until accepted.
 
-The queue survives restarts. A request that the endpoint refuses for good is counted and kept in a
-folder beside the queue, so that it does not block the requests after it. The same happens to a
-request that gets status 500 for a minute, once the endpoint is seen to accept the next one.
+The queue survives restarts. A request that the endpoint refuses for good is counted, and stored in
+a folder next to the queue, so that it does not block the requests after it. The same happens to a
+request that gets status 500 for a minute, once the endpoint is seen to accept the next request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BuildBody = Callable[[QueuedRequest, bytes, "QueueEntry"], bytes]
 
 
 def part_id(trace_id: str) -> bytes:
-    """The 16 bytes that stand for a trace in the list of sent parts."""
+    """The 16 bytes that represent a trace in the list of sent parts."""
     try:
         raw = bytes.fromhex(trace_id)
     except ValueError:
@@ -78,7 +78,7 @@ class ExportQueue:
     Attributes:
         lock: Guards `log` and the queue.
         sent: The number of spans or log records that the endpoint accepted.
-        rejected: The number that the endpoint left out of requests that it accepted.
+        rejected: The number of spans or log records left out of requests that it accepted.
         failures: The number of failed attempts by status.
         refused: The number of requests that were refused for good.
         error: Why the last attempt failed; "" if it succeeded.
@@ -235,7 +235,7 @@ class ExportQueue:
             self._note_success()
             self._remove(batch)
         elif result.is_refused and len(batch) > 1:
-            # Find the entry that is refused; the others are to arrive.
+            # Find the entry that is refused, so that the others arrive.
             self._send(batch[: len(batch) // 2])
             if self.error == "":
                 self._send(batch[len(batch) // 2 :])

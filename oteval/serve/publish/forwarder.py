@@ -1,9 +1,9 @@
-"""The forwarder: holds traces until they are scored or a deadline passes, then sends them on.
+"""The forwarder: keeps traces until they are scored or a deadline passes, then sends them on.
 
-Spans are sent as they came, in their order within a trace; scores are appended to the attributes
-of the spans they are about. A span that comes back, because its endpoint sends it to oteval again,
-is not forwarded again. Deadlines count only the time in which a server runs, since nothing can be
-scored while it is down.
+Spans are sent as they came, in their order within a trace. Scores are appended to the attributes
+of the spans they belong to. If an endpoint sends a forwarded span back to oteval, it is not
+forwarded again. Deadlines count only the time when a server runs, since nothing can be scored while
+it is down.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Forwarder"]
 _NS = 1_000_000_000
 # Spans remembered as forwarded, in each of two generations; some 20 MB together.
 _REMEMBERED_SPANS = 100_000
-# After a start, live scoring has this long to attach the scores of traces that were due before it.
+# After a start, live scoring has this long to attach the scores of traces that were due before.
 _START_NS = 5 * _NS
 
 
@@ -60,7 +60,7 @@ class _HeldTrace:
 
 
 class Forwarder:
-    """Holds requests and forwards them trace by trace.
+    """Keeps requests and forwards them trace by trace.
 
     The reader of the spool calls `take` in the spool's order, and `sync` before it commits the
     spool's position; live scoring calls the other methods. A request stays on disk until the
@@ -69,8 +69,8 @@ class Forwarder:
     Args:
         folder: The folder of the queue.
         client: The endpoint.
-        deadline: Seconds for which a span is held for its scores.
-        quota: Bytes on disk from which on `has_room` is false.
+        deadline: Seconds for which a span waits for its scores.
+        quota: Bytes on disk; from this number on, `has_room` is false.
         clock: The time (ns).
         threaded: Whether a thread sends; without it, the caller calls `pump`.
         segment_bytes: Bytes of a segment of the queue, at most an eighth of the quota.
@@ -127,7 +127,7 @@ class Forwarder:
         position: tuple[int, int],
         now: int | None = None,
     ) -> None:
-        """Take a request, unless one at its position or later was taken before.
+        """Take a request, unless a request at its position or later was taken before.
 
         Args:
             kind: The signal, ``traces`` or ``logs``.
@@ -174,12 +174,12 @@ class Forwarder:
         self._queue.sync()
 
     def held(self, traces: Sequence[str]) -> list[str]:
-        """The traces of which a part is held."""
+        """The traces that have a part waiting."""
         with self._lock:
             return [name for name in traces if name in self._held]
 
     def release(self, scores: Mapping[str, Sequence[Score]]) -> None:
-        """Send traces with their scores, which are given by trace."""
+        """Send traces with their scores by trace."""
         with self._lock:
             for trace_id, trace_scores in scores.items():
                 held_trace = self._held.pop(trace_id, None)
@@ -252,7 +252,7 @@ class Forwarder:
     def _without_forwarded(
         self, kind: Kind, encoding: Encoding, payload: bytes, parsed: TraceRequest | None
     ) -> bytes:
-        """A request without oteval's own events and without spans taken before."""
+        """A request without oteval's events and without spans taken before."""
         if kind == "logs":
             try:
                 return without_own_events(payload, encoding)
@@ -272,7 +272,7 @@ class Forwarder:
         forwarded_keys = {key for key in repeated if key in self._forwarded}
         if len(forwarded_keys) == len(first):
             return b""
-        # Duplicates within one request were sent that way, and stay.
+        # Duplicates within one request were sent like this, and stay.
         return parsed.without(forwarded_keys) if forwarded_keys else payload
 
     def _hold(self, request: QueuedRequest, parsed: TraceRequest | None) -> None:

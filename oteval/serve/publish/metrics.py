@@ -1,6 +1,6 @@
 """Metrics about scores and their destinations, as Prometheus reads them on /metrics.
 
-Each `ScoringMetrics` has its own registry. Agent names come from outside, so each evaluator has a
+Each `ScoringMetrics` has its own registry. Agent names come from outside. So each evaluator has
 series for its first 200 agents only; the others share the label "other".
 """
 
@@ -17,7 +17,7 @@ from ...model import EvaluationResult
 __all__ = ["ScoringMetrics"]
 
 _MAX_AGENTS = 200
-# Verdicts and errors that the pass rate is about.
+# Verdicts and errors that count for the pass rate.
 _WINDOW = 200
 _SCORE_BUCKETS = tuple(n / 10 for n in range(11))
 _SECONDS_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -152,7 +152,7 @@ class ScoringMetrics:
         lag: float = 0.0,
         cost: float = 0.0,
     ) -> None:
-        """Count the scores that an evaluator gave to some runs.
+        """Count the scores that an evaluator returned for some runs.
 
         Args:
             evaluator: The evaluator's name.
@@ -188,7 +188,7 @@ class ScoringMetrics:
         for passed, count in Totals(result.passed for result in results).items():
             if passed is not None:
                 self._verdicts.labels(*labels, str(passed).lower()).inc(count)
-        # As in reports, a run on which the evaluator failed does not count as passed.
+        # As in reports, a run does not count as passed if the evaluator failed on it.
         self._note_verdicts(
             labels,
             [
@@ -224,7 +224,7 @@ class ScoringMetrics:
             put_off: The number of evaluations that are due later.
             config_error: Whether oteval.yaml is invalid.
             reloads: How often oteval.yaml was loaded again.
-            failures: How often it was invalid then.
+            failures: How often it was invalid at such a time.
         """
         self._gauges["open_traces"].set(open_traces)
         self._gauges["oldest_open_trace_seconds"].set(oldest)
@@ -304,7 +304,7 @@ class ScoringMetrics:
             self._failures[name].labels(status).inc(growth)
 
     def _count_up_to(self, name: str, total: float) -> None:
-        """Increase a counter to a total that someone else counts."""
+        """Increase a counter to a total that other code counts."""
         growth = total - self._totals.get((name, ""), 0)
         self._totals[name, ""] = total
         self._counters[name].inc(max(0, growth))

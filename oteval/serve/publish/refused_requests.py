@@ -16,11 +16,11 @@ from ...base.files import make_folder, open_private
 
 __all__ = ["REFUSED_FOLDER", "RefusedRequests", "resend"]
 
-# The folder beside the queue.
+# The folder next to the queue.
 REFUSED_FOLDER = "refused"
 _SUFFIXES = {"protobuf": "pb", "json": "json"}
 _ENCODINGS = {f".{suffix}": encoding for encoding, suffix in _SUFFIXES.items()}
-# Seconds between two looks at the folder, which may hold many files.
+# Seconds between two looks at the folder, which may contain many files.
 _LOOK_EVERY = 5.0
 
 

@@ -1,8 +1,8 @@
 """Requests on disk that wait to be exported: appended, read in any order, removed once sent.
 
 The requests are records of a durable log. Each is preceded by its position in the source (the
-spool), so that a restarted process knows up to where it has read. Beside each segment, a ``.done``
-file lists the parts of requests that were sent; a segment is removed with its last request. A part
+spool), so that a restarted process knows how far it has read. Next to each segment, a ``.done``
+file lists the parts of requests that were sent. A segment is removed with its last request. A part
 that was sent but not yet listed is sent again after a crash.
 """
 
@@ -71,7 +71,7 @@ class QueuedRequest:
 
 @dataclass(eq=False, slots=True)
 class _RequestSegment:
-    """A segment: its size, its unsent requests, and the open files beside the log's own.
+    """A segment: its size, its unsent requests, and open files that are not part of the log.
 
     Attributes:
         done_path: The list of parts that were sent.
@@ -100,7 +100,7 @@ class RequestLog:
 
     Args:
         folder: The folder of the log; created if it is missing.
-        segment_bytes: Size in bytes from which on a new segment is begun.
+        segment_bytes: Bytes of a segment; at this size, a new segment begins.
 
     Attributes:
         position: Up to where the source was read.

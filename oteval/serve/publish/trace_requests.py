@@ -1,7 +1,7 @@
 """OTLP requests taken apart by trace, and scores added to their spans.
 
 A span keeps everything that it came with, including fields that this version of OTLP does not
-know; scores are appended as attributes. JSON requests stay JSON. Also here: removing oteval's own
+know. Scores are appended as attributes. JSON requests stay JSON. Another function removes oteval's
 events from requests for logs, so that they are not sent in circles.
 """
 
@@ -144,7 +144,7 @@ class ProtobufTraceRequest:
 
 
 def _detached(request: ExportTraceServiceRequest) -> Iterator[_SpanEntry]:
-    """Take the spans out of a request, and leave all messages without the ones inside them."""
+    """Take the spans out of a request, and leave all messages without their inner messages."""
     for resource in list(request.resource_spans):
         for scope in list(resource.scope_spans):
             for span in list(scope.spans):
@@ -273,7 +273,7 @@ def _without_own_events_json(payload: bytes) -> bytes:
 
 
 def _items(value: Any, *names: str) -> list[Any]:
-    """The list under the first of the names that has one."""
+    """The list under the first name that has a list."""
     for name in names:
         items = value.get(name)
         if items:

@@ -1,4 +1,4 @@
-"""The times at which a server ran, over its restarts: downtime counts against no deadline."""
+"""The times when a server ran, over its restarts: downtime counts against no deadline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...base.files import write_private
 __all__ = ["Uptime"]
 
 _RUN = struct.Struct("<QQ")  # start, end
-# Deadlines span few restarts; without the older runs, they only pass a little earlier.
+# Deadlines span few restarts. Without the older runs, they only pass a little earlier.
 _MAX_RUNS = 100
 _BEAT_NS = 250_000_000
 

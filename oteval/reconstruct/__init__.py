@@ -4,7 +4,7 @@ Pure: spans and log records in, trajectories out; no clock, no file, no database
 order:
 
 1. `span_reader` picks the dialect of each span; the dialect (`dialects`) reads its attributes
-   with the shared `readers` and returns an operation (`operations`) that holds messages.
+   with the shared `readers` and returns an operation (`operations`) with messages.
 2. `tree` and `run_detection` find the agent runs; `duplicates` and `detached_tools` clean them up.
 3. `conversation`, with `trajectory_builder`, `message_thread` and `tool_results`, joins the
    messages of each run and stitches the turns of a conversation.

@@ -1,6 +1,6 @@
 """Find the tokens of a model call in its recorded answer, if its span has no counts.
 
-SDKs that trace any function record the provider's response as it is, with its usage inside.
+SDKs that trace any function record the provider's response as it is, including its usage.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Some instrumentations lose the tool as the parent: the OpenAI Agents SDK's ``as_tool`` starts
 another run. It belongs to the tool run that covers it in time, has the agent's question among its
 arguments, and returned the agent's answer. Others (MLflow) end the span around the agent
-without anything in it, so that the agent's spans are beside it.
+without anything in it, so that the agent's spans are its siblings.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def link_called_agents(runs: Sequence[TracedRun]) -> None:
         tools = tools_by_text.get(_question(run), [])
         caller = next((pair for pair in tools if _is_caller(*pair, run)), None)
         if caller is not None:
-            # Of equal calls at once, each has an agent.
+            # If equal calls run at once, each has an agent.
             run.parent, run.parent_tool = caller
             run.parent.has_children = True
             tools.remove(caller)
 
 
 def without_empty_agents(runs: Sequence[TracedRun]) -> list[TracedRun]:
-    """The runs, without runs that only repeat the agent beside them below the same tool.
+    """The runs, without runs that only repeat a sibling agent below the same tool.
 
     Args:
         runs: The runs of one trace; they are changed.
@@ -66,7 +66,7 @@ def without_empty_agents(runs: Sequence[TracedRun]) -> list[TracedRun]:
 
 
 def _is_empty(run: TracedRun) -> bool:
-    """Whether a run has an agent span, but none of the agent's work."""
+    """Whether a run has an agent span, but nothing of the agent's work."""
     is_idle = not (run.model_calls or run.tool_runs or run.visits or run.has_children)
     return is_idle and run.agent is not None
 

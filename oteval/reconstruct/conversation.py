@@ -130,7 +130,7 @@ class _ConversationStitcher:
         self._register(builder)
 
     def _beside(self, run: TracedRun) -> list[TrajectoryBuilder]:
-        """The trajectories of the run before it in its trace, and of the one around it."""
+        """The trajectories of the run before it in its trace, and of the run around it."""
         if run.parent_tool is not None:
             return []
         before = self.beside.get((run.root.span.trace_id, id(run.parent)))
@@ -146,7 +146,7 @@ class _ConversationStitcher:
     def _answered_before(self, run: TracedRun, previous: str) -> TrajectoryBuilder | None:
         """The trajectory with the answer that a run names as its previous answer.
 
-        Some frameworks write the id of the last answer as that of the conversation.
+        Some frameworks write the id of the last answer as the id of the conversation.
         """
         if run.parent is not None:
             return None
@@ -247,7 +247,7 @@ def _begin(
 
 
 def _is_before(run: TracedRun, thread: Thread) -> bool:
-    """Whether a run asked its model before the thread's last message was there."""
+    """Whether a run called its model before the thread's last message was there."""
     first_request_ns = min(
         (call.span.start_ns for call in run.model_calls), default=run.root.span.start_ns
     )
@@ -338,7 +338,7 @@ def _agents(runs: Sequence[TracedRun]) -> tuple[str, ...]:
 
 
 def _named(runs: Sequence[TracedRun], messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages of a turn of several agents; answers name theirs."""
+    """The messages of a turn of several agents; answers name their agent."""
     by_span = {span.span_id: agent_name(run) for run in runs for span in run.spans}
     return tuple(
         [
@@ -404,7 +404,7 @@ def _gaps(builder: TrajectoryBuilder, messages: Sequence[Message]) -> tuple[Gap,
 
 
 def _compacted(runs: Sequence[TracedRun], messages: Sequence[Message]) -> Iterator[Gap]:
-    """Yield the gaps of history that the framework says it compacted: by a span, or by a part."""
+    """Yield the gaps of history that the framework compacted, as a span or a part reports."""
     for run in runs:
         for span in run.spans if semconv.COMPACTED in run.names else ():
             if span.attributes.get(semconv.COMPACTED) in (True, "true"):
@@ -415,7 +415,7 @@ def _compacted(runs: Sequence[TracedRun], messages: Sequence[Message]) -> Iterat
 
 
 def _left_out(builder: TrajectoryBuilder, messages: Sequence[Message]) -> list[Gap]:
-    """The gaps of history that the spans do not hold, or only the ids of its calls."""
+    """The gaps of history that the spans lack, or have only the ids of its calls."""
     unknown = [m for m in messages if m.tool_calls for call in m.tool_calls if not call.name]
     without_call = _without_call(messages)
     if without_call and not any(

@@ -1,9 +1,10 @@
-"""Tool runs in separate traces, and the runs that asked for them.
+"""Tool runs in separate traces, and the runs that requested them.
 
 A loop without a span around it makes every tool span a root. So does a framework that starts its
-tools in a new context. Such a tool run belongs to the run whose model asked for it: by the
-call's id, else by the tool's name and arguments; or to the only agent without model calls that ran
-all the time that the tool did. If several runs may have asked, it stays a separate run.
+tools in a new context. Such a tool run belongs to the run whose model requested it: by the
+call's id, else by the tool's name and arguments. Without such a run, it belongs to the only agent
+without model calls that ran all the time that the tool did. If several runs may have requested it,
+it stays a separate run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["lone_keys", "with_lone_tools"]
 
 @dataclass(eq=False, slots=True)
 class _RequestedCall:
-    """A call that a model asked for, and whether a tool run of another trace is matched with it."""
+    """A call that a model requested, and whether a tool run of another trace is matched with it."""
 
     call: ToolCall
     run: TracedRun
@@ -33,7 +34,7 @@ class _RequestedCall:
 
 
 def with_lone_tools(runs: list[TracedRun]) -> list[TracedRun]:
-    """The runs with the tool runs of other traces moved to the runs that asked for them.
+    """The runs, with the tool runs of other traces moved to the runs that requested them.
 
     Args:
         runs: The runs of several traces; they are changed.
@@ -53,7 +54,7 @@ def with_lone_tools(runs: list[TracedRun]) -> list[TracedRun]:
 
 
 def lone_keys(runs: Sequence[TracedRun]) -> Iterator[str]:
-    """Yield the keys that a tool run in a separate trace shares with the run that asked for it.
+    """Yield the keys that a tool run in a separate trace shares with the run that requested it.
 
     Args:
         runs: The runs of one trajectory.
@@ -95,7 +96,7 @@ def _signature(name: str, arguments: Any) -> str:
 
 
 def _asked(runs: Sequence[TracedRun]) -> dict[str, list[_RequestedCall]]:
-    """The calls that models asked for, by the keys that a tool run shares with them."""
+    """The calls that models requested, by the keys that a tool run shares with them."""
     calls_by_key: dict[str, list[_RequestedCall]] = defaultdict(list)
     for run in runs:
         ran = {tool.name for tool in run.tool_runs}
@@ -113,7 +114,7 @@ def _asked(runs: Sequence[TracedRun]) -> dict[str, list[_RequestedCall]]:
 def _caller(
     lone: TracedRun, requested_calls: Mapping[str, Sequence[_RequestedCall]]
 ) -> TracedRun | None:
-    """The only run that can have asked for a lone tool run."""
+    """The only run that can have requested a lone tool run."""
     tool = lone.tool_runs[0]
     candidates = [
         requested

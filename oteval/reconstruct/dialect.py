@@ -23,8 +23,8 @@ class Dialect:
     """One way of writing agents, model calls and tool calls in spans.
 
     A span with any of the marks (`scopes`, `keys`, `span_names`, `events`) is offered to the
-    dialect; `claims`, if there is one, has the last word. A span with marks of several dialects
-    goes to the one with the lowest `precedence` that claims it.
+    dialect. If the dialect has `claims`, that function decides. A span with marks of several
+    dialects goes to the dialect with the lowest `precedence` that claims it.
 
     In `scopes`, `keys` and `span_names`, a trailing ``*`` matches any ending.
 
@@ -39,12 +39,13 @@ class Dialect:
         scopes: Instrumentation scopes whose spans it reads.
         keys: Attributes that only its spans have.
         span_names: Names of its spans.
-        events: Names of span events or log records that hold its content.
+        events: Names of span events or log records with its content.
         operations: Values of ``gen_ai.operation.name`` that only its spans have.
-        claims: Returns whether it reads a span that has one of the marks; None if each is its own.
+        claims: Returns whether it reads a span that has one of the marks; None if it reads every
+            such span.
         is_added: Returns whether a backend may have added the marks to a span as it stored it; None
             if only the emitter writes them. Then any other dialect that claims the span reads it:
-            attributes of the framework tell more than their translation by a backend.
+            attributes of the framework contain more than their translation by a backend.
         attach_logs: Returns the log records, each with the span that it belongs to; None if the
             emitter writes them with the right span. Called once for all spans of the traces.
         switch: The remedy in the gap ``content_not_captured``: the setting that makes the emitter

@@ -1,11 +1,11 @@
 """Calls that two instrumentations recorded are counted once.
 
-A framework's instrumentation and its model client's may both write a span for the same call: one
-inside the other, or, where the framework's span is not the current one, in a separate trace. One
-instrumentation may write a streamed call as two spans, its request and its answer. Two
-spans are the same call when one's time lies within the other's and they share the answer's
-id, a tool call's id, or the words. Two spans of one instrumentation are two calls, and so are calls
-of agents in different traces.
+A framework's instrumentation and its model client's may both write a span for the same call. One
+span is inside the other; if the framework's span is not the current span, the client's span is in
+a separate trace. One instrumentation may write a streamed call as two spans, its request and its
+answer. Two spans are the same call when one's time lies within the other's and they share the
+answer's id, a tool call's id, or the words. Two spans of one instrumentation are two calls. Calls
+of agents in different traces are separate calls too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .tree import order
 
 __all__ = ["answer_key", "call_keys", "fold_nested", "join_streams", "without_duplicates"]
 
-# Keys that are the ids of a model's answer and of its calls.
+# Keys for the ids of a model's answer and of its calls.
 _ID_KEYS = ("response ", "asked ")
 # The replacement of each call, by the id of its object; None removes it.
 _Changes = dict[int, ModelCall | None]
@@ -45,7 +45,7 @@ def call_keys(call: ModelCall) -> Iterator[str]:
 
 
 def answer_key(response_id: str) -> str:
-    """The key of the model call that a provider gave this id."""
+    """The key of the model call to which a provider assigned this id."""
     return f"response {response_id}"
 
 
@@ -64,8 +64,8 @@ def _tool_keys(run: ToolRun) -> Iterator[str]:
 def fold_nested(run: TracedRun) -> None:
     """Count model calls inside another model call of a run once.
 
-    They are attempts at it, or another instrumentation's recordings of it. If one has an answer
-    that the outer call lacks, the outer call only groups them.
+    They are attempts at it, or another instrumentation's recordings of it. If a nested call has an
+    answer that the outer call lacks, the outer call only groups them.
 
     Args:
         run: The run; its calls and gaps are changed.
@@ -147,7 +147,7 @@ def _has_tokens(call: ModelCall) -> bool:
 
 
 def _answered_by(request: ModelCall, answer: ModelCall) -> ModelCall:
-    """A request together with the answer that another span holds."""
+    """A request together with the answer in another span."""
     used = request.usage if request.usage.output_tokens else answer.usage
     return replace(
         request,
@@ -170,7 +170,7 @@ def _without_lost_side(call: ModelCall) -> tuple[Gap, ...]:
 
 
 def join_streams(run: TracedRun) -> None:
-    """Make one call of each request without an answer and the instant span that holds the answer.
+    """Make one call of each request without an answer and the instant span with the answer.
 
     Some emitters end a streamed call's span when the stream begins, and write the answer on a span
     without a duration when the stream ends.
@@ -197,12 +197,12 @@ def join_streams(run: TracedRun) -> None:
 
 
 def _waits_for_stream(call: ModelCall) -> bool:
-    """Whether a span holds a request, and the answer may be in another span."""
+    """Whether a span contains a request, and the answer may be in another span."""
     return bool(call.input) and not call.output and not call.span.is_error
 
 
 def _is_instant(call: ModelCall) -> bool:
-    """Whether a span has no duration, as one that is written when a stream has ended."""
+    """Whether a span has no duration, like a span that is written when a stream has ended."""
     return call.span.end_ns <= call.span.start_ns
 
 
@@ -250,7 +250,7 @@ def _sent_by(call: ModelCall) -> tuple[str, ...]:
 
 
 def _asks(request: ModelCall, keys: list[str], answer: ModelCall, sent: list[str]) -> bool:
-    """Whether an instant span may hold the answer to a request."""
+    """Whether an instant span may contain the answer to a request."""
     request_span, answer_span = request.span, answer.span
     is_near = request_span.scope == answer_span.scope and answer_span.parent_id in (
         request_span.parent_id,
@@ -260,7 +260,7 @@ def _asks(request: ModelCall, keys: list[str], answer: ModelCall, sent: list[str
 
 
 def _change(run: TracedRun, changes: _Changes) -> None:
-    """Put calls in the place of others, or take them out, and their gaps with them."""
+    """Replace calls by others, or remove them, and their gaps with them."""
     lost: set[Gap] = set()
     remaining: list[ModelCall] = []
     for call in run.model_calls:
@@ -291,13 +291,13 @@ class _Recording:
         return member
 
     def preference(self) -> tuple[bool, int, tuple[int, int, str]]:
-        """The sort key: an agent's recording comes first, then the longer one."""
+        """The sort key: an agent's recording comes first, then the longer recording."""
         span = self.call.span
         return (self.run.agent is None, span.start_ns - span.end_ns, order(span))
 
 
 def without_duplicates(runs: list[TracedRun]) -> list[TracedRun]:
-    """The runs with each call in one of them, without runs that become empty.
+    """The runs with each call in only one of them, without runs that become empty.
 
     Args:
         runs: The runs of several traces; they are changed.
@@ -319,7 +319,7 @@ def without_duplicates(runs: list[TracedRun]) -> list[TracedRun]:
 def _find(
     members: Sequence[_Recording], keys_of: Callable[[ModelCall | ToolRun], Iterable[str]]
 ) -> None:
-    """Link the recordings of the same call to the one that is kept."""
+    """Link the recordings of the same call to the recording that is kept."""
     by_key: dict[str, list[_Recording]] = defaultdict(list)
     for member in members:
         for key in keys_of(member.call):
@@ -330,10 +330,10 @@ def _find(
 
 
 def _find_silent(members: Sequence[_Recording]) -> None:
-    """Link each call that holds only its model to the only call that it can be.
+    """Link each call that contains only its model to the only call that it can be.
 
     Model clients write such spans in separate traces. A framework's span of the
-    same call need not hold the provider's id.
+    same call may lack the provider's id.
     """
     groups: dict[str, list[_Recording]] = defaultdict(list)
     for member in members:
@@ -367,7 +367,8 @@ def _link_silent(group: list[_Recording]) -> None:
 def _may_hold(outer: _Recording, silent: _Recording) -> bool:
     """Whether a call may be the same as a silent one: in an agent's run, only a sibling.
 
-    Where a framework's span of a streamed call is not the current one, its client's is a sibling.
+    If a framework's span of a streamed call is not the current span, its client's span is a
+    sibling.
     """
     if silent.run.agent is None:
         return True
@@ -384,7 +385,7 @@ def _link(group: list[_Recording], *, is_id: bool) -> None:
 
     Args:
         group: The recordings.
-        is_id: Whether the key is an id of the provider's. Two calls never share one, so it suffices
+        is_id: Whether the key is an id from the provider. Two calls never share one, so it suffices
             if a backend has not stored the instrumentation that wrote a span.
     """
     group.sort(key=lambda m: (m.call.span.start_ns, -m.call.span.end_ns, order(m.call.span)))
@@ -408,7 +409,7 @@ def _may_be_same(preferred: _Recording, double: _Recording) -> bool:
 
 
 def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
-    """Remove calls recorded twice; return the run that now holds the calls, by the former run."""
+    """Remove calls recorded twice; return the run that now has the calls, by the former run."""
     runs: dict[int, TracedRun] = {}
     holders: dict[int, TracedRun] = {}
     changes: dict[int, _Changes] = defaultdict(dict)

@@ -28,8 +28,8 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
 
     Args:
         message: The message.
-        by_ids: Whether calls are known by their ids alone: the emitter leaves the rest out of the
-            history.
+        by_ids: Whether calls are known by their ids alone, because the emitter leaves the rest out
+            of the history.
     """
     role, content = message.role, message.content or ""
     calls, parts = message.tool_calls, message.parts
@@ -38,7 +38,7 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
         return hashlib.blake2b(f"ids\0{ids}".encode(), digest_size=12).hexdigest()
     if role == "tool":
         content = canonical(parse(content).value)
-    # Beside a text, calls of the provider's tools may be left out of the history.
+    # If there is a text, calls of the provider's tools may be left out of the history.
     calls = message.client_calls if content and calls else calls
     call_text = str([(call.name, canonical(call.arguments)) for call in calls]) if calls else "[]"
     part_text = "[]"
@@ -54,9 +54,9 @@ class Entry:
 
     Attributes:
         message: The message.
-        key: The key that `key_of` gives; "" where only its role is known.
+        key: The key that `key_of` returns; "" where only its role is known.
         time_ns: When it was sent or received.
-        is_open: Whether the answer was not wholly captured, and may have asked for more calls.
+        is_open: Whether the answer was not wholly captured, and may have requested more calls.
         is_guess: Whether the message is only inferred from a call without an answer.
         is_inner: Whether it was recorded inside of a model call's span, so that later inputs may
             lack it.
@@ -92,7 +92,7 @@ class Entry:
 
 
 def keys_of(messages: Sequence[Message]) -> list[str]:
-    """The keys that `key_of` gives for messages."""
+    """The keys that `key_of` returns for messages."""
     return [key_of(message) for message in messages]
 
 
@@ -101,10 +101,10 @@ class _Spoken(NamedTuple):
 
     Attributes:
         prompts: The system prompts.
-        messages: The others.
-        keys: The keys of the others.
+        messages: The other messages.
+        keys: The keys of `messages`.
         has_loose_result: Whether any result of a tool names no call.
-        answered: How many of the others there are up to the last of the assistant.
+        answered: The number of `messages` up to the last message of the assistant.
     """
 
     prompts: tuple[Message, ...] = ()
@@ -140,7 +140,7 @@ _SPOKEN = {by_ids: partial(_spoken, by_ids) for by_ids in (False, True)}
 
 
 class Sent(Sequence[Entry]):
-    """The messages of an input, without system prompts, as entries that are made when asked for.
+    """The messages of an input, without system prompts, as entries that are made on demand.
 
     Most of an input is only compared, by its keys.
 
@@ -154,7 +154,7 @@ class Sent(Sequence[Entry]):
         prompts: The system prompts, which may have another span's ids.
         keys: The keys of the entries.
         has_loose_result: Whether any result of a tool names no call.
-        answered: How many entries there are up to the last of the assistant.
+        answered: The number of entries up to the last entry of the assistant.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Sent(Sequence[Entry]):
 
 
 def _asks_the_same(message: Message, other: Message) -> bool:
-    """Whether two messages ask for the same calls, though the first may be incomplete.
+    """Whether two messages request the same calls, though the first may be incomplete.
 
     Streamed calls may be recorded before their arguments arrive. Some frameworks keep only the
     calls of an answer with a text: then equal ids show that it is the same answer.

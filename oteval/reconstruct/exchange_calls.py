@@ -1,7 +1,7 @@
-"""Model calls in recorded HTTP exchanges, and which of them no other span records.
+"""Model calls in recorded HTTP exchanges, and whether other spans record them.
 
 An instrumentation's span of a model call and the exchange below it are one call, which is read from
-the span. Exchanges are read where spans say less: an agent that talks to its model with a plain
+the span. Exchanges are read where spans contain less: an agent that talks to its model with a plain
 HTTP client has no other record, and a client that calls tools by itself sends several requests
 inside one span.
 """
@@ -38,7 +38,7 @@ class ReadExchange(NamedTuple):
     Attributes:
         call: The model call.
         problem: Why it is not whole, or "".
-        output: The answer as it was said, the results of the provider's tools included.
+        output: The answer as it was sent, the results of the provider's tools included.
     """
 
     call: RecordedModelCall
@@ -47,17 +47,17 @@ class ReadExchange(NamedTuple):
 
 
 def recorded_call(exchange: Exchange) -> tuple[RecordedModelCall, str] | None:
-    """The model call that an exchange is, and why it is not whole, or "".
+    """The model call in an exchange, and why it is not whole, or "".
 
     Returns:
-        None if the exchange is not one of a known API of models.
+        None if the exchange is not an exchange of a known API of models.
     """
     read = read_exchange(exchange)
     return None if read is None else (read.call, read.problem)
 
 
 def read_exchange(exchange: Exchange) -> ReadExchange | None:
-    """The model call that an exchange is; None if it is not one of a known API of models."""
+    """The model call in an exchange; None if it is not an exchange of a known API of models."""
     api = api_of(exchange.method, exchange.url)
     if api is None:
         return None
@@ -141,12 +141,12 @@ class ExchangeIndex:
                     self._below[above.span.span_id] += 1
 
     def logs_of(self, span_id: str, around: ModelCall | None) -> Sequence[LogRecord]:
-        """The records of a span from which it is read.
+        """The records of a span that it is read from.
 
         Args:
             span_id: The span.
-            around: The outermost model call that it is inside of. The exchange is left out if it is
-                the only one that was answered there, or was not answered.
+            around: The outermost model call around it. The exchange is left out if it is
+                the only exchange that was answered there, or was not answered.
         """
         logs = self._logs.get(span_id, ())
         record = self._records.get(span_id) if around is not None else None
@@ -159,8 +159,8 @@ class ExchangeIndex:
     def repeated(self, calls: Sequence[ModelCall], exchange_calls: Sequence[ModelCall]) -> set[int]:
         """The ids of the objects of calls in exchanges that another span records.
 
-        Where the span of a streamed call is not the current one, the request is not below it, but
-        in its time.
+        If the span of a streamed call is not the current span, the request is not below it, but
+        within its time.
 
         Args:
             calls: The calls that other spans record.

@@ -2,8 +2,8 @@
 
 Most instrumentations have an attribute. Others have the reason only inside of the recorded answer:
 in the messages of the conventions, in a chat completion, Anthropic's message, Gemini's candidates,
-LangChain's generations, or the event of a choice; the Responses API and Gemini have it elsewhere
-where they give no answer, or not a whole one.
+LangChain's generations, or the event of a choice. Without a whole answer, the Responses API
+and Gemini have the reason in other places.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["CONTAINERS", "DEEPEST", "finish_reason_of"]
 _NAMES = (
     *("finish_reason", "finishReason", "stop_reason", "stopReason", "blockReason", "block_reason"),
 )
-# The Responses API names the reason here, where an answer is incomplete.
+# If an answer is incomplete, the Responses API has the reason here.
 _DETAILS = ("incomplete_details", "incompleteDetails")
 CONTAINERS = (
     *("choices", "candidates", "generations", "messages", "choice", "message", "response"),
@@ -36,7 +36,7 @@ _OUTPUT = frozenset(semconv.OUTPUT)
 
 
 def finish_reason_of(span: Span, logs: Logs) -> str:
-    """Why the model stopped, in the words of the conventions; "" where nothing tells.
+    """Why the model stopped, in the words of the conventions; "" if nothing shows it.
 
     Args:
         span: The span of a model call.

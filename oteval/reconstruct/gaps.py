@@ -1,4 +1,4 @@
-"""Gaps: content that a trace does not hold, with the reason and the remedy.
+"""Gaps: content that a trace lacks, with the reason and the remedy.
 
 A gap never stops a reconstruction; it marks a trajectory that is not complete. Codes are stable:
 people filter and alert on them.

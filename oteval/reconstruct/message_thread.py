@@ -2,19 +2,20 @@
 
 A `Thread` is the conversation as known so far. Each call's input is laid over it: messages that it
 repeats are recognised by their keys (`entries`); new messages are appended. An input that shares
-nothing with the thread is new as well: a provider that keeps the history itself is sent only new
+nothing with the thread is new as well: a provider that keeps the history itself receives only new
 messages. An input that departs from the thread in the middle shows that the history was rewritten;
 the old part is then kept as a `Rewrite`.
 
 System prompts are shown but not compared: frameworks put dates and names into them.
 
-Some memories drop calls (`with_dropped_calls`): smolagents sends the error of a failed step back
-without the calls that failed; OpenLIT writes LangChain's history without calls, and results without
+Some memories drop calls (`with_dropped_calls`). smolagents sends the error of a failed step back
+without the calls that failed. OpenLIT writes LangChain's history without calls, and results without
 their ids. The thread still has the calls, so they are put back into the input before it is
 compared.
 
-Work is linear in the messages given: a call is compared with as many messages as it holds (a window
-that begins with many equal messages aside), and nothing reads the whole thread again.
+Work is linear in the number of messages: a call is compared with as many messages as it contains,
+and nothing reads the whole thread again. The exception is a window that begins with many equal
+messages.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _MAX_OFFSETS = 64
 
 
 def _with_ids(entry: Entry, echo: Entry) -> Entry:
-    """An answer, the ids and arguments of its calls completed from its echo."""
+    """An answer whose calls' ids and arguments are completed from its echo."""
     calls = entry.message.tool_calls
     if not entry.is_incomplete or len(calls) != len(echo.message.tool_calls):
         return entry
@@ -64,7 +65,7 @@ def _link(chain: str, key: str) -> str:
 
 
 def answered(sent: Sequence[Entry]) -> int:
-    """How many messages an input holds up to the last of the assistant."""
+    """The number of messages in an input up to the last message of the assistant."""
     if isinstance(sent, Sent):
         return sent.answered
     return next((i + 1 for i in reversed(range(len(sent))) if _is_answer(sent[i])), 0)
@@ -75,7 +76,7 @@ def _is_answer(entry: Entry) -> bool:
 
 
 def chain_of(sent: Sequence[Entry]) -> str:
-    """A hash over an input up to the last message of the assistant, or "" without one.
+    """A hash over an input up to the last message of the assistant; "" without such a message.
 
     The run with that answer has the same hash, so that a later run finds it by its input.
     """
@@ -88,7 +89,7 @@ def chain_of(sent: Sequence[Entry]) -> str:
 def keys_before(sent: Sequence[Entry], end: int) -> tuple[str, ...]:
     """The keys of the first entries of an input."""
     if isinstance(sent, Sent):
-        return sent.keys[:end]  # its entries are made when they are asked for
+        return sent.keys[:end]  # its entries are made on demand
     return tuple([entry.key for entry in sent[:end]])
 
 
@@ -96,7 +97,7 @@ class Overlap(NamedTuple):
     """How an input lies over a thread; system prompts are not counted.
 
     Attributes:
-        at: The thread's message that the input's first one is.
+        at: The message of the thread that equals the input's first message.
         known: How many of the input's messages the thread has.
         kept: How many of the thread's messages stay.
     """
@@ -112,7 +113,7 @@ class Thread:
 
     Attributes:
         entries: Its messages.
-        spoken: The indices of all entries but the system prompts.
+        spoken: The indices of all entries except for the system prompts.
         keys: The keys of the spoken entries.
         incomplete: The positions in `spoken` of entries that an input may complete.
         links: The chain up to each spoken entry, as far as it has been computed.
@@ -144,7 +145,7 @@ class Thread:
         )
 
     def chain(self) -> str:
-        """The hash over the messages up to the last of the assistant, or ""."""
+        """The hash over the messages up to the last message of the assistant, or ""."""
         last = self.answers[-1] if self.answers else -1
         for at in range(len(self.links), last + 1):
             before = self.links[-1] if self.links else ""
@@ -196,7 +197,7 @@ class Thread:
         return Overlap(0, common, common) if common else Overlap(size, 0, size)
 
     def overlap_of_new(self, sent: Sequence[Entry]) -> Overlap:
-        """How an input that holds only new messages lies over the thread.
+        """How an input that contains only new messages lies over the thread.
 
         It is new unless the thread ends with it: then the call before was not answered.
         """
@@ -289,7 +290,7 @@ def with_dropped_calls(thread: Thread, sent: Sequence[Entry]) -> Sequence[Entry]
         sent: The input, without system prompts.
 
     Returns:
-        The input itself where it holds no result without its call.
+        The input itself if it contains no result without its call.
     """
     if isinstance(sent, Sent) and not sent.has_loose_result:
         return sent
@@ -344,7 +345,7 @@ def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
 
 
 def _results_before_next(thread: Thread, position: int) -> int | None:
-    """How many results an answer got before the next one; None if it is the last.
+    """How many results an answer got before the next answer; None if it is the last.
 
     The results of a step with one error for all of its calls have no text, and count as one.
     """

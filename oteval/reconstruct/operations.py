@@ -19,22 +19,22 @@ class ModelCall:
 
     Attributes:
         span: The span.
-        input: The messages sent, as far as they are known. Those that an earlier call of the trace
-            sent as well may be the same objects, with the ids of that call's span; `asked_by` is
+        input: The messages sent, as far as they are known. Messages that an earlier call of the
+            trace also sent may be the same objects, with the ids of that call's span. `asked_by` is
             the span that all of them count as read from.
         output: The messages received.
-        choices: The answers besides `output`, where several were asked for.
+        choices: The other answers, if several were requested.
         tools: Definitions of the tools offered.
         model: The model that answered.
         response_id: The provider's id of the answer, or "".
         finish_reason: Why the model stopped, in the words of the conventions, or "".
         usage: Tokens used.
         whole: Whether the recorded input and output are complete.
-        is_delta: Whether the input is known to hold only messages that are new to the provider.
+        is_delta: Whether the input is known to contain only messages that are new to the provider.
         calls_by_id: Whether answers with calls are known by the calls' ids alone, because the
             emitter leaves the calls out of the history.
         is_unanswered: Whether nothing shows that the model answered.
-        input_span: The span that `input` was read from, if that is another one.
+        input_span: The span that `input` was read from, if that is another span.
         gaps: The gaps found in it.
     """
 
@@ -73,8 +73,8 @@ class ToolRun:
         span: The span.
         name: The tool's name.
         call_id: The provider's call id, or "".
-        arguments: The parsed arguments; None where the span does not hold them.
-        result: The result as text; None where the span does not hold it.
+        arguments: The parsed arguments; None if the span lacks them.
+        result: The result as text; None if the span lacks it.
         is_error: Whether the span records that the execution failed; the result may report it too.
         is_outcome_recorded: Whether the span records a failure or a success.
         gaps: The gaps found in it.
@@ -99,14 +99,14 @@ class AgentRun:
     Attributes:
         span: The span.
         name: The agent's name, or "".
-        input: The question, if the span holds it.
-        output: The answer, if the span holds it.
-        transcript: All messages of the conversation, where the span holds them.
-        transcript_new_from: How many messages of `transcript` were said before this run, system
-            prompts not counted; None where the span does not tell.
+        input: The question, if the span contains it.
+        output: The answer, if the span contains it.
+        transcript: All messages of the conversation, if the span contains them.
+        transcript_new_from: The number of messages of `transcript` from before this run, without
+            system prompts; None if the span does not show it.
         transcript_is_turn: Whether `transcript` leaves out the messages before this run.
-        output_calls: The ids of calls of output tools, which end the run: no tool runs, and the
-            framework's note has no place in `transcript`, as only a later request sends it.
+        output_calls: The ids of calls of output tools, which end the run. No tool runs, and the
+            framework's note has no place in `transcript`, because only a later request sends it.
         node: The node of a graph that the agent is, or "".
         tools: Definitions of the tools the agent has.
         gaps: The gaps found in it.

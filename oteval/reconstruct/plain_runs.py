@@ -3,7 +3,7 @@
 Such a run begins a conversation. Each of its model calls sends all earlier messages, or only new
 ones, and all messages are known; each tool run has the id of a call. Then no history has to be laid
 over another: a message is new, or equal to the message at the same position.
-`plain_builder` gives the same as `trajectory_builder.fill`, or None for any other run. A test
+`plain_builder` returns the same as `trajectory_builder.fill`, or None for any other run. A test
 compares the two.
 """
 
@@ -43,7 +43,7 @@ def plain_builder(run: TracedRun) -> TrajectoryBuilder | None:
         return None
     prompts, spoken = entries
     if spoken[-1].message.tool_calls and agent is not None and agent.transcript:
-        return None  # the transcript may hold the results
+        return None  # the transcript may contain the results
     done = complete([*prompts, *spoken], run.tool_runs)
     builder = TrajectoryBuilder([run], Thread())
     thread = builder.thread
@@ -99,7 +99,7 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
                     prompts.append(Entry(own, key_of(own), span.start_ns))
                 continue
             if not index and known_count and not _is_same(spoken[0].message, message):
-                # An input that begins with a new question holds no earlier message.
+                # An input that begins with a new question contains no earlier message.
                 if role != "user" or key_of(message) in keys:
                     return None
                 if span.start_ns < spoken[-1].time_ns:

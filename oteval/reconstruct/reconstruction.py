@@ -26,12 +26,12 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
     Args:
         spans: The spans of whole traces, in any order. Turns of one conversation are stitched
             when their traces are all among them.
-        logs: The log records of the traces. Records with equal times and without an order of
-            arrival in a store keep their order here.
+        logs: The log records of the traces. If records have equal times and no order of arrival in
+            a store, they keep their order here.
 
     Returns:
         One trajectory per agent run, in order of start. A trace without an agent and without a
-        model call gives none; if it has spans that look like model spans, it gives one without
+        model call has none. If it has spans that look like model spans, it has one without
         messages, with the reason in its gaps.
     """
     return [traced.trajectory for traced in reconstruct_with_runs(spans, logs)]

@@ -73,8 +73,8 @@ class Retrieved(NamedTuple):
 
     Attributes:
         documents: The documents whose text is known, each once.
-        gaps: A gap for each retriever whose documents are not all known. The documents that a tool
-            retrieved are in its result as well, and leave none.
+        gaps: A gap for each retriever whose documents are not all known. Documents that a tool
+            retrieved are in its result as well, so they leave no gap.
     """
 
     documents: tuple[RetrievedDocument, ...]
@@ -98,7 +98,7 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
 
 
 def _retrievers(run: TracedRun) -> list[tuple[Span, _Emitter]]:
-    """The spans of retrievers, each with the emitter that marks it as one."""
+    """The spans of retrievers, each with the emitter that marks it."""
     emitters = [e for e in _EMITTERS if e.key in run.names and _is_used(e, run.spans)]
     spans = [(span, _emitter_of(span, emitters)) for span in run.spans] if emitters else []
     return [(span, emitter) for span, emitter in spans if emitter is not None]
@@ -136,7 +136,7 @@ def _ends_with(kind: str, ending: str) -> bool:
 
 
 def _documents(span: Span, emitter: _Emitter) -> tuple[list[RetrievedDocument], bool]:
-    """The documents of a span whose text is known, and whether these are all."""
+    """The documents of a span whose text is known, and whether these are all documents."""
     flat = nested(span.attributes, _FLAT)
     items: Any = [item.get("document") for item in flat if isinstance(item, Mapping)]
     is_whole = not span.dropped_attributes
@@ -155,7 +155,7 @@ def _read(items: Sequence[Any], span: Span) -> Iterator[RetrievedDocument | None
     """Yield each document, or None where its text is not known."""
     for item in items:
         fields = item if isinstance(item, Mapping) else {}
-        inner = fields.get("node")  # LlamaIndex's, beside its score
+        inner = fields.get("node")  # LlamaIndex's, next to its score
         fields = inner if isinstance(inner, Mapping) else fields
         texts = (fields.get(key) for key in _TEXTS)
         text = next(
@@ -166,7 +166,7 @@ def _read(items: Sequence[Any], span: Span) -> Iterator[RetrievedDocument | None
 
 
 def _is_in_tool(span: Span, run: TracedRun) -> bool:
-    """Whether a span is inside of that of a tool."""
+    """Whether a span is inside of the span of a tool."""
     parents = {member.span_id: member.parent_id for member in run.spans}
     tools = {tool.span.span_id for tool in run.tool_runs}
     at = span.parent_id

@@ -6,9 +6,9 @@ run of that tool. Nothing else makes a run (`TracedRun.is_turn`): requests, buil
 an MCP server's side of a call.
 
 Two repairs come with it. A sampled or lost span leaves its children without a parent: if the time
-of exactly one agent covers them, they are attached below that agent. An agent span that only holds
-other agents is a wrapper, unless it gives an answer that none of them gave; its name, input and
-output go to the one run that it holds.
+of exactly one agent covers them, they are attached below that agent. An agent span that only
+contains other agents is a wrapper, unless it returns an answer that none of them returned; its
+name, input and output go to the one run that it contains.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NAMES = IDENTITY_KEYS | PROMPT_KEYS | RETRIEVER_KEYS | {semconv.COMPACTED}
 
 @dataclass(slots=True, eq=False)
 class _Tool:
-    """A tool run that the walk through a tree is inside of.
+    """A tool run around a position in the walk through a tree.
 
     Attributes:
         node: Its node.
@@ -128,7 +128,7 @@ def _order_of_run(run: TracedRun) -> tuple[int, int, str]:
 
 
 def _only_turns(runs: Sequence[TracedRun]) -> list[TracedRun]:
-    """The runs that are turns of an agent, or may be; the gaps of the others go to one.
+    """The runs that are turns of an agent, or may be; the gaps of the others go to one of them.
 
     If no run is a turn, runs with spans that look like model spans are kept.
     """
@@ -227,13 +227,13 @@ def _within_graph(
 ) -> _Place:
     """The place above a graph's node, which is inside of a new run if a sub-graph begins.
 
-    A graph that runs inside of a node has a span between the two nodes, which only its
-    place tells from the other steps of the node. Graphs that a node fans out to run at once: each
-    is a sub-agent, and not a part of the run around them.
+    A graph that runs inside of a node has a span between the two nodes. Only the place of that span
+    distinguishes it from the other steps of the node. Graphs that a node fans out to run at once:
+    each is a sub-agent, and not a part of the run around them.
 
     Args:
         node: The node.
-        name: The name of the graph's node that it is.
+        name: The node's name in the graph.
         above: The place of its parent.
         runs: The runs so far.
         graph_nodes: The names of the graph nodes so far, by the ids of their objects.
@@ -263,16 +263,16 @@ def _order_of_tool(tool: ToolRun) -> tuple[int, int, str]:
 def _order_of_call(call: ModelCall) -> tuple[int, int, int, int, str]:
     """The sort key of a model call.
 
-    Clocks of milliseconds give several calls one start; the later one ends later, or holds more.
+    Clocks of milliseconds show one start for several calls; the later call ends later, or has more.
     """
     span = call.span
     return (span.start_ns, span.end_ns, len(call.input), span.seq, span.span_id)
 
 
 def _identify(run: TracedRun) -> None:
-    """Note the conversation, user and version of a run; runs above it have theirs."""
+    """Note the conversation, user and version of a run; runs above it have their values."""
     root, spans, names = run.root.span, run.spans, run.names
-    if not spans or spans[0] is not root:  # a tool that asks models itself
+    if not spans or spans[0] is not root:  # a tool that calls models itself
         spans = [root, *spans]
         names |= _names() & root.attributes.keys()
     for resource in {id(span.resource): span.resource for span in spans}.values():
@@ -291,7 +291,7 @@ def _names() -> frozenset[str]:
 def _conversation_of(run: TracedRun, spans: Sequence[Span]) -> str:
     """The conversation's id; some emitters put the id of a span's answer there.
 
-    An id that other spans have as well is a conversation's, even if it is that of an answer: some
+    An id that other spans have as well is a conversation's, even if it is the id of an answer: some
     agents name a conversation by its first answer.
     """
     is_named = own_attribute("conversation") in run.names
@@ -309,7 +309,7 @@ def _place(node: Node, operation: Operation, above: _Place, runs: list[TracedRun
         return _place_tool(node, operation, above)
     if isinstance(operation, ModelCall):
         return _place_call(operation, above, runs)
-    # A function in a node, which is called an agent, has the node's agent inside.
+    # A function in a node may be called an agent, and have the node's agent inside.
     is_in_node = isinstance(operation, AgentRun) and operation.node == above.run.node
     if operation.node and not is_in_node:
         above = _visit(operation, above)
@@ -326,7 +326,7 @@ def _place(node: Node, operation: Operation, above: _Place, runs: list[TracedRun
 def _place_tool(node: Node, operation: ToolRun, above: _Place) -> _Place:
     if above.tool is not None:
         above.tool.runs.append(operation)
-        # Once the tool's own agent has asked a model, the tools it runs may start agents as well.
+        # Once the tool's own agent has called a model, the tools it runs may start agents as well.
         inner = above.tool.inner
         return above if inner is None else _Place(inner, _Tool(node, operation), node=above.node)
     above.run.tool_runs.append(operation)
@@ -447,7 +447,7 @@ def _attach_orphan(orphan: Node, agent: Node) -> None:
 
 
 def without_wrappers(runs: Sequence[TracedRun]) -> list[TracedRun]:
-    """The runs, with each wrapper replaced by the runs that it holds.
+    """The runs, with each wrapper replaced by the runs that it contains.
 
     Args:
         runs: The runs of one tree, parents before children; they are changed.
@@ -474,7 +474,7 @@ def without_wrappers(runs: Sequence[TracedRun]) -> list[TracedRun]:
 
 
 def _hand_down(run: TracedRun, inner_runs: Sequence[TracedRun]) -> None:
-    """Give the one agent in a wrapper the details that only the wrapper has."""
+    """Add to the one agent in a wrapper the details that only the wrapper has."""
     if run.agent is None or len(inner_runs) != 1 or inner_runs[0].agent is None:
         return
     outer, inner = run.agent, inner_runs[0].agent
@@ -488,7 +488,7 @@ def _hand_down(run: TracedRun, inner_runs: Sequence[TracedRun]) -> None:
 
 
 def _adds_answer(run: TracedRun, children: dict[int, list[TracedRun]]) -> bool:
-    """Whether an agent gives an answer that is in none of the runs below it.
+    """Whether an agent returns an answer that is in none of the runs below it.
 
     If one of these lacks its answer, the agent's answer may be the missing one.
     """

@@ -1,6 +1,6 @@
 """A run, the spans of one agent run as read, and its graph form.
 
-Where the framework shows the nodes of its graph, the nodes are the steps, after ``__start__`` as in
+If the framework shows the nodes of its graph, the nodes are the steps, after ``__start__`` as in
 LangGraph's own extraction; otherwise the agents are. A step inside a node or an agent is named
 ``parent:child``.
 """
@@ -40,8 +40,8 @@ class TracedRun:
         agent: The agent's operation, or None for a run without an agent span.
         parent: The run that started this one, or None.
         parent_tool: The tool run inside which it was started, or None.
-        conversation_id: The conversation's id: of the root, else of the run's spans, else of the
-            run above.
+        conversation_id: The conversation's id: from the root, else from the run's spans, else from
+            the run above.
         user: The user's id, found like the conversation's.
         version: The agent's version, found like the conversation's id.
         model_calls: The run's model calls, in order of start.
@@ -49,16 +49,16 @@ class TracedRun:
         gaps: The gaps found in it.
         dialects: The dialects its spans were read with, in order of first use.
         spans: All spans that are the run's own.
-        names: The names of attributes that `spans` or their resources have, of those that readers
-            of whole runs look for. A quick check: most runs have few of them.
+        names: The names of attributes that readers of whole runs look for, as far as `spans` or
+            their resources have them. A quick check: most runs have few of them.
         unread: The spans that no dialect reads.
         has_children: Whether other runs were started in it.
         nested: Model calls inside others, with the outermost first.
         within: Tool runs inside the span of a model call, by that span's id.
         visits: The nodes of a graph that ran in it, in order of start.
         node: The node of the parent's graph that it was started in, or "".
-        duplicate_traces: Traces that only repeat spans of the run, or hold a tool run that it asked
-            for.
+        duplicate_traces: Traces that only repeat spans of the run, or contain a tool run that it
+            requested.
     """
 
     root: Node
@@ -89,7 +89,7 @@ class TracedRun:
 
     @property
     def is_wrapper(self) -> bool:
-        """Whether the run only holds other runs."""
+        """Whether the run only contains other runs."""
         return self.has_children and not (self.model_calls or self.tool_runs or self.visits)
 
     @property
@@ -130,7 +130,7 @@ def steps_of(
 
     Args:
         runs: The runs of the turn, in order.
-        children: The runs that were started in others, as `children_of` gives them.
+        children: The runs that were started in others, as `children_of` returns them.
     """
     steps: list[str] = []
     for run in runs:

@@ -33,7 +33,7 @@ class SpanAccount:
         span: The span.
         depth: How many spans of its trace it is inside of.
         dialect: The dialect that read it, or "".
-        kind: ``agent``, ``model call``, ``tool``, or "" for a span that only surrounds those.
+        kind: ``agent``, ``model call``, ``tool``, or "" for a span that only surrounds these.
         holds: Its content, in words.
         trajectory_id: The trajectory that it belongs to, or "".
         messages: The indices in that trajectory of the messages that come from it.
@@ -163,8 +163,8 @@ def in_order(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
 def accounts_of_some(spans: Sequence[tuple[Span, int]], run: Trajectory) -> list[SpanAccount]:
     """How some spans of a trace were read, without the other spans of the trace.
 
-    Only the messages and the gaps of one run are known, so that there is less to say about a span
-    that gives none. They are read once, however many there are.
+    Only the messages and the gaps of one run are known, so the account of a span without content is
+    less precise. They are read once, however many there are.
 
     Args:
         spans: The spans, each with the number of spans of its trace that it is inside of.

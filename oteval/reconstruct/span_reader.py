@@ -2,7 +2,7 @@
 
 `read_span` is the entry. The dialect that reads a span is found by the marks that dialects declare
 (`dialect.Dialect`): one lookup of the span's scope, name, attribute names and events, instead of
-asking each dialect. The result of every dialect is then checked the same way: unknown roles are
+a call of each dialect. The result of every dialect is then checked the same way: unknown roles are
 replaced, and unknown kinds of parts and the missing input or output of a model call become gaps.
 """
 
@@ -80,7 +80,7 @@ def _read_by_shape(span: Span) -> tuple[str, Operation]:
 
 
 def is_pending(span: Span) -> bool:
-    """Whether a span only says that another one has begun, as Logfire's do.
+    """Whether a span only reports that another span has begun, as Logfire's do.
 
     The other span arrives when it has ended, with another id.
     """
@@ -147,9 +147,9 @@ class _Marks:
 
 
 def _finder_in_many(dialects: Sequence[Dialect]) -> Callable[[Attributes], int]:
-    """The function that gives the dialects with a mark among many attributes.
+    """The function that returns the dialects with a mark among many attributes.
 
-    Long histories in flat attributes have thousands of names, never the same ones again.
+    Long histories in flat attributes have thousands of names, which never repeat.
     """
     exact, prefixes = _marks_in(dialects, "keys")
 
@@ -167,7 +167,7 @@ def _finder_in_many(dialects: Sequence[Dialect]) -> Callable[[Attributes], int]:
 
 
 def _finder(dialects: Sequence[Dialect], field: str) -> Callable[[str], int]:
-    """The function that gives the dialects with a text among the marks of one field."""
+    """The function that returns the dialects with a text among the marks of one field."""
     exact, prefixes = _marks_in(dialects, field)
     starts = tuple(prefixes)
 
@@ -200,7 +200,7 @@ _MARKS = _Marks(DIALECTS)
 def _stamped(operation: Operation) -> Operation:
     """An operation whose messages have the ids of its span.
 
-    The input of a model call is left as it is; see `ModelCall.input`.
+    The input of a model call does not change; see `ModelCall.input`.
     """
     span = operation.span
     if isinstance(operation, ModelCall):
@@ -346,7 +346,7 @@ def _known(messages: tuple[Message, ...], role: str, losses: _Losses) -> tuple[M
 
     Args:
         messages: The messages.
-        role: The role of messages whose role is unknown; that is kept as the message's name.
+        role: The role of messages whose role is unknown. The unknown role stays as their name.
         losses: The content that is missing or unknown.
     """
     span, gaps = losses.span, losses.gaps
@@ -375,7 +375,7 @@ def _known(messages: tuple[Message, ...], role: str, losses: _Losses) -> tuple[M
 
 
 def _with_each_call(message: Message, losses: _Losses) -> Message:
-    """A message whose calls are apart, where an instrumentation glued several to one."""
+    """A message with separate calls, where an instrumentation glued several calls to one."""
     if not any(map(is_glued, message.tool_calls)):
         return message
     functions = [tool.get("function", tool) for tool in losses.tools]

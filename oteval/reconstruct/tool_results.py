@@ -3,8 +3,8 @@
 A result or a tool run with an id belongs to the call with the same id, wherever it is, and never to
 another call. Ids may repeat within a session, even among parallel calls: then the arguments decide,
 then the order. Without an id, a tool run belongs to the first call of that name with equal
-arguments, in order of start. An id that no call has may be the emitter's own: such a result is
-paired like one without an id, unless the call's id is of the same kind.
+arguments, in order of start. An id that no call has may be the emitter's own. Such a result is
+paired like a result without an id, unless the call's id is of the same kind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .tool_spans import result_message
 
 __all__ = ["Completed", "complete"]
 
-# How many calls are considered for one tool run with an id that none of them has.
+# How many calls are considered for one tool run whose id none of them has.
 _MAX_CANDIDATES = 64
 # The prefix of an id (``call_1``, ``toolu-2``, ``c3``); random letters and digits have none.
 _ID_KIND = re.compile(r"([A-Za-z]+)(?:[_\-:.]|\d+$)")
@@ -58,7 +58,7 @@ class Completed(NamedTuple):
     Attributes:
         entries: The messages.
         gaps: The gaps of the messages before `settled`.
-        open_gaps: The gaps of the other messages, and of tool runs that no call asked for.
+        open_gaps: The gaps of the other messages, and of tool runs that no call requested.
         settled: The index of the first message with calls whose results may still arrive.
     """
 
@@ -77,10 +77,10 @@ def complete(
     """A run's messages with the content of its tool runs.
 
     Args:
-        entries: The run's own messages.
+        entries: The run's messages.
         runs: Its tool runs, in order of start.
         earlier_ids: The ids of the calls in earlier messages. A tool run with such an id belongs to
-            the earlier call, unless the run's own messages hold a call with that id as well.
+            the earlier call, unless the run's messages contain a call with that id as well.
     """
     paired = _paired_by_ids(entries, runs)
     done = _paired(entries, runs, earlier_ids) if paired is None else paired
@@ -138,7 +138,7 @@ def _paired_by_ids(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Complet
     """Return messages with their tool runs where each call has one result and one run by its id.
 
     Returns:
-        The result of `complete`; None where anything is missing, repeated or in another order.
+        The result of `complete`; None if anything is missing, repeated or in another order.
     """
     left = {run.call_id: run for run in runs}
     if len(left) < len(runs) or "" in left:
@@ -235,7 +235,7 @@ def _pair_results(exchanges: Sequence[_Exchange]) -> None:
                 unpaired.append(entry)
         if not unpaired:
             continue
-        # Of the tools that the provider runs, many have no result; so the others come first.
+        # Many tools that the provider runs have no result, so the others come first.
         free = [answer for answer in exchange.answers if answer.result is None]
         free.sort(key=lambda answer: bool(answer.call.executed_by))
         for entry in unpaired:
@@ -261,7 +261,7 @@ def _kind_of(identifier: str) -> str:
 
 
 def _match_runs(answers: Sequence[_CallState], runs: Sequence[ToolRun]) -> list[ToolRun]:
-    """Give each call its run, and return the runs that no call asked for."""
+    """Assign its run to each call, and return the runs that no call requested."""
     left = list(runs)
     if any(answer.call.span_id for answer in answers):
         # Matched before: a later model call brings results back to the same run.
@@ -274,7 +274,7 @@ def _match_runs(answers: Sequence[_CallState], runs: Sequence[ToolRun]) -> list[
 
 
 def _take_by_id(runs: Sequence[ToolRun], answers: Sequence[_CallState]) -> list[ToolRun]:
-    """Give each run to the call with its id, and return the runs whose id no call has."""
+    """Assign each run to the call with its id, and return the runs whose id no call has."""
     by_id: dict[str, list[_CallState]] = defaultdict(list)
     for answer in answers:
         if answer.call.id:
@@ -296,7 +296,7 @@ def _take_by_id(runs: Sequence[ToolRun], answers: Sequence[_CallState]) -> list[
 
 
 def _take_again(run: ToolRun, calls: Sequence[_CallState]) -> None:
-    """Replace a call's run by a later one: a retried tool counts with its last run."""
+    """Replace a call's run by a later run: a retried tool counts with its last run."""
     same_call = (a for a in calls if a.run is not None and a.run.name == run.name)
     answer = next(same_call, None)
     before = answer.run if answer is not None else None
@@ -336,7 +336,7 @@ def _call_name(call: ToolCall) -> str:
     return call.name
 
 
-# Ids may repeat: then the arguments tell which call a run belongs to, then the order.
+# Ids may repeat: then the arguments decide which call a run belongs to, then the order.
 _WITHIN_ONE_ID = (
     (_run_signature, _call_signature),
     (_run_name, _call_name),
@@ -350,7 +350,7 @@ def _take(
     run_key: Callable[[ToolRun], str],
     call_key: Callable[[ToolCall], str],
 ) -> list[ToolRun]:
-    """Give each run to the first free call with the same key, and return the runs left over."""
+    """Assign each run to the first free call with the same key, and return the runs left over."""
     waiting: dict[str, list[_CallState]] = defaultdict(list)
     for answer in reversed(answers) if runs else ():
         if answer.run is None:
@@ -379,8 +379,8 @@ def _last_that_may_belong(run: ToolRun, answers: Sequence[_CallState]) -> int:
 def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap]:
     """Add the calls that no message shows, where an answer was not wholly captured.
 
-    Of parallel calls, some emitters write only one into the message: a tool run that begins after a
-    message with calls, and before the next, is one of these calls.
+    Of parallel calls, some emitters write only one into the message. So a tool run that begins
+    after a message with calls, and before the next message, is one of these calls.
     """
     if not left:
         return []
@@ -428,7 +428,7 @@ class _AnswersByTime:
         }
 
     def asking(self, run: ToolRun) -> _Exchange | None:
-        """The message with calls that must have asked for a tool run, or None.
+        """The message with calls that must have requested a tool run, or None.
 
         Two instrumentations may write the same call; then their scopes differ.
         """
@@ -450,7 +450,7 @@ def _loose_result(exchange: _Exchange, run: ToolRun) -> Entry | None:
 
 
 def _unasked(run: ToolRun) -> list[Gap]:
-    """The gaps of a tool run that no message asks for."""
+    """The gaps of a tool run that no message requests."""
     return [gap("unmatched_tool_span", run.span.span_id, tool=run.name), *run.gaps]
 
 
@@ -482,7 +482,7 @@ def _render(
 def _missing_result(answer: _CallState, span_id: str) -> Sequence[Gap]:
     """The gap of a call without a result.
 
-    Some providers keep the results of the tools that they run themselves. A tool's span may say
+    Some providers keep the results of the tools that they run themselves. A tool's span may report
     itself that it has none, or that it waits for a person.
     """
     result, run, tool = answer.result, answer.run, answer.call.name
@@ -513,8 +513,8 @@ def _asking(exchange: _Exchange) -> Entry:
     done = _with_calls(entry, calls, entry.key)
     if [c.arguments for c in calls] == [c.arguments for c in message.tool_calls]:
         return done
-    # A later input can still complete a message with nothing but its role. A message with a key of
-    # its calls' ids keeps that key.
+    # A later input can still complete a message with nothing but its role. If the key of a message
+    # consists of its calls' ids, it stays the same.
     if done.key == key_of(message):
         done.key = key_of(done.message)
     return done

@@ -1,7 +1,7 @@
 """The execution of a tool as its span records it, with the same evidence from all dialects.
 
-A dialect names the attributes; whether the call failed is decided here and in
-`oteval.messages.call_outcome`, and so is the text of a failed call that has no result.
+A dialect names the attributes. This module and `oteval.messages.call_outcome` decide whether the
+call failed, and choose the text of a failed call without a result.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def tool_of_attributes(
 
     Args:
         span: The tool's span.
-        keys: The attribute with the arguments, then the attributes that may hold the result.
+        keys: The attribute with the arguments, then the attributes that may contain the result.
         switch: The setting that makes the emitter write content.
-        name: The tool's name, where an attribute of the dialect's own has it.
-        call_id: The provider's call id, where something else than its usual attribute has it.
-        arguments: The parsed arguments, where they are not the attribute's value.
-        result: The result, where it is not the attribute's value.
+        name: The tool's name, if an attribute of the dialect's own has it.
+        call_id: The provider's call id, if it is not in its usual attribute.
+        arguments: The parsed arguments, if they are not the attribute's value.
+        result: The result, if it is not the attribute's value.
         failed: As for `tool_run`.
         reason: As for `tool_run`.
     """
@@ -95,12 +95,12 @@ def tool_run(
     Args:
         span: The tool's span.
         name: The tool's name.
-        call_id: The provider's call id; anything false where the span has none.
-        arguments: The parsed arguments; None where the span does not hold them.
-        result: The result, as text or any other value; None or a placeholder where it is not there.
-        failed: Whether one of the dialect's own fields says that the call failed; None if none
-            says anything. The fields that all dialects share need not be looked at.
-        reason: Why it failed, where another field than the span's usual ones says so.
+        call_id: The provider's call id; anything false if the span has none.
+        arguments: The parsed arguments; None if the span lacks them.
+        result: The result, as text or any other value; None or a placeholder if it is missing.
+        failed: Whether one of the dialect's own fields reports that the call failed; None if none
+            reports anything. The fields that all dialects share are checked anyway.
+        reason: Why it failed, if another field than the span's usual ones has the reason.
         gaps: The gaps found in it.
         agent: The agent that the tool starts, if that has no span, or None.
     """
@@ -126,8 +126,8 @@ def tool_run(
 def failure_of(span: Span) -> bool:
     """Whether a tool's span records that the call failed.
 
-    The status, an exception event and ``error.type`` each suffice: instrumentations leave the
-    status unset where the framework handles the exception.
+    The status, an exception event and ``error.type`` each suffice, because instrumentations leave
+    the status unset if the framework handles the exception.
     """
     raised = [event.attributes for event in span.events if event.name == "exception"]
     kinds = [_last_name(attributes.get("exception.type")) for attributes in raised]
@@ -146,9 +146,9 @@ def result_message(run: ToolRun, message: Message | None = None, *, call_id: str
 
     Args:
         run: The tool run.
-        message: The message that a model call has of it, whose content and flag win; None if only
-            the span holds the result.
-        call_id: The id of the call, where the message that asks for it names one.
+        message: The message that a model call has of it, whose content and flag take precedence;
+            None if only the span contains the result.
+        call_id: The id of the call, if the message that requests it names one.
     """
     message = message or Message("tool", name=run.name)
     is_error, is_recorded = run.is_error, run.is_outcome_recorded

@@ -1,8 +1,8 @@
 """Build one run's trajectory: merge its model calls, then add its tool runs and its agent's span.
 
 A `TrajectoryBuilder` covers the entries of a `Thread` from `start` on. If the runs before it are
-among the traces, `start` is where theirs end. Otherwise the thread begins with the history in the
-run's first input, and `new_from` is where the run's own messages begin.
+among the traces, `start` is where their entries end. Otherwise the thread begins with the history
+in the run's first input, and `new_from` is where the run's own messages begin.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class TrajectoryBuilder:
         thread: The conversation.
         start: The index of the thread's first entry after `history`.
         history: The run before it, or None.
-        known: How many spoken messages the run's first input holds from before it, without
+        known: The number of spoken messages from before the run in its first input, without
             `history`.
         follows: The chain of the earlier runs, as the first input shows them, or "".
-        part_at: The entry at which the last of the runs begins.
+        part_at: The entry where the last of the runs begins.
         summary: The summary that an agent was handed: the keys of the first messages of its inputs,
             and the number of the thread's messages that they replace.
         end: The thread's entry after this run's last.
-        new_from: The entry at which the run's own messages begin.
+        new_from: The entry where the run's own messages begin.
         turn: The run's number in its conversation.
         gaps: The gaps of the conversation.
         tool_gaps: The gaps of the tools' calls.
@@ -123,7 +123,7 @@ def agent_name(run: TracedRun) -> str:
 
 
 def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
-    """How many messages of a run's first input were said before it."""
+    """The number of messages in a run's first input that were sent before the run."""
     if run.agent is not None and run.agent.transcript_new_from is not None:
         return run.agent.transcript_new_from
     prefix_length = answered(sent)
@@ -153,7 +153,7 @@ def _last_question(sent: Sequence[Entry], end: int) -> int:
 
 
 def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> None:
-    """Add a run to the trajectory whose turn it goes on with; `fill` then adds its messages.
+    """Add a run to the trajectory whose turn it continues; `fill` then adds its messages.
 
     Args:
         builder: The trajectory.
@@ -172,7 +172,7 @@ def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> 
         return
     size = answered(first)
     new_messages = [entry.message for entry in first[size:]]
-    # The result of a call that only the summary shows belongs to the summary.
+    # If only the summary shows a call, its result belongs to the summary.
     ids = {"", *(call.id for entry in thread.entries for call in entry.message.tool_calls)}
     if size == 0 or any(m.role == "user" or m.tool_call_id not in ids for m in new_messages):
         size = len(first)
@@ -254,7 +254,7 @@ def _question_count(messages: Iterable[Message]) -> int:
     return count
 
 
-# AutoGen's message to the agent that a swarm handed over to, under the user's role.
+# AutoGen's message to the next agent after a swarm's hand-over, under the user's role.
 _HANDED_OVER = re.compile(r"Transferred to (.+), adopting the role of \1 immediately\.")
 
 
@@ -301,7 +301,7 @@ def _drop_guess(builder: TrajectoryBuilder, before_ns: int | None = None) -> Non
 
     Args:
         builder: The trajectory.
-        before_ns: The latest start of tools that the message may have asked for; None if they are
+        before_ns: The latest start of tools that the message may have requested; None if they are
             added already.
     """
     entries = builder.thread.entries
@@ -339,7 +339,7 @@ def _show_system(
     """Show a system prompt once: at the beginning, and when another agent takes over.
 
     Returns:
-        The prompts to show after the input, of an agent that goes on with the turn.
+        The prompts to show after the input, of an agent that continues the turn.
     """
     prompts = sent.prompts
     texts = [message.content for message in prompts]
@@ -367,7 +367,7 @@ def _show_system(
 
 
 def _is_aside(builder: TrajectoryBuilder, sent: Sent) -> bool:
-    """Whether an input with a prompt shares nothing with a run that began without one."""
+    """Whether an input with a prompt shares nothing with a run that began without a prompt."""
     spoken = [entry for entry in builder.own if entry.is_spoken]
     is_begun = any(entry.message.role == "assistant" for entry in spoken)
     return is_begun and len(sent) > 0 and not builder.thread.overlap(sent).known
@@ -382,7 +382,7 @@ def _note_changed_prompt(builder: TrajectoryBuilder, call: ModelCall) -> None:
 def _rewrite(
     builder: TrajectoryBuilder, overlap: Overlap, call: ModelCall, sent: Sequence[Entry]
 ) -> None:
-    """Move the messages that a call's input no longer holds into a rewrite."""
+    """Move the messages that a call's input no longer contains into a rewrite."""
     thread, span_id = builder.thread, call.span.span_id
     length = thread.place_of(overlap.kept)
     lost = len(thread.spoken) - overlap.kept
@@ -435,7 +435,7 @@ def _identity(tool: ToolRun) -> str:
 
 
 def _exchange(group: Sequence[ToolRun]) -> list[Entry]:
-    """A message that asks for some tool runs, and their results."""
+    """A message that requests some tool runs, and their results."""
     span = group[0].span
     calls = tuple(
         ToolCall(tool.name, tool.arguments, tool.call_id, tool.span.span_id) for tool in group
@@ -519,7 +519,8 @@ def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:
         if prompts or builder.history:
             sent = [entry for entry in sent if entry.is_spoken]
         if builder.history:
-            # The input of a workflow's next agent holds the messages and calls of the one before.
+            # The input of a workflow's next agent contains the messages and calls of the agent
+            # before.
             before = builder.thread.fork(builder.start)
             sent = sent[before.overlap(sent).known :]
         tail = [*prompts, *sent, *(entry for entry in tail if entry.is_spoken)]
@@ -533,7 +534,7 @@ def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:
 
 
 def _use_results(builder: TrajectoryBuilder, agent: AgentRun) -> None:
-    """Add the results of the last calls, which no later model call brings."""
+    """Add the results of the last calls, which no later model call sends."""
     entries = builder.thread.entries
     if not agent.transcript or not entries or not entries[-1].message.tool_calls:
         return

@@ -1,7 +1,8 @@
 """Build the forest of a trace's spans, even if parents are missing or form a circle.
 
-Parents that are missing, or that form a circle, make their child a root; several children of the
-same missing parent get a stand-in as their parent. Every span is in the forest exactly once.
+Parents that are missing, or that form a circle, make their child a root. If several children have
+the same missing parent, they get a stand-in as their parent. Every span is in the forest exactly
+once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
 """Which runs continue the turn of another run, so that both are one trajectory.
 
-A turn lasts from the user's question to the answer. Four kinds of runs go on with it: one that
-resumes it after an interrupt, such as a person's approval, perhaps in a later trace; one that
-another agent handed it to; model calls below no agent that bring results back; and the retry of a
-request that failed. A sub-agent that is called as a tool begins a turn with its own question.
+A turn lasts from the user's question to the answer. Four kinds of runs continue it:
+
+- a run that resumes it after an interrupt, such as a person's approval, perhaps in a later trace;
+- a run to which another agent handed it;
+- model calls below no agent that bring results back;
+- the retry of a request that failed.
+
+A sub-agent that is called as a tool begins a turn with its own question.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ _SHORTEST = len('previous_response_id":"a')
 _PREVIOUS = re.compile(r'previous_response_id\\*"\s*:\s*\\*"([\w.-]+)')
 _PREVIOUS_KEYS = ("previous_response.id", "previous_response_id")
 
-# Attributes with messages or tools alone, which hold no parameters and are long to search.
+# Attributes with messages or tools alone, which contain no parameters and are long to search.
 _MESSAGES = (
     *("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"),
     *("gen_ai.tool.definitions", "llm.input_messages.", "llm.output_messages.", "llm.tools."),
@@ -47,9 +51,9 @@ def goes_on_with(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entr
     """Whether a run's first input is the turn of another run so far, and results of tools.
 
     Args:
-        before: The trajectory that the run may go on with.
+        before: The trajectory that the run may continue.
         run: The run.
-        first: The first input that its model calls hold, without system prompts.
+        first: The first input that its model calls contain, without system prompts.
     """
     if not _may_share_turn(before, run) or not run.model_calls:
         return False
@@ -65,10 +69,10 @@ def goes_on_with(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entr
 
 
 def takes_calls_of(before: TrajectoryBuilder, run: TracedRun) -> bool:
-    """Whether a run begins with the tools that another one asked for and did not run.
+    """Whether a run begins with the tools that another run requested and did not run.
 
     Args:
-        before: The trajectory that the run may go on with.
+        before: The trajectory that the run may continue.
         run: A run whose model calls do not show the messages before it.
     """
     if not _may_share_turn(before, run) or not run.tool_runs:
@@ -83,13 +87,14 @@ def is_handed_over(before: TrajectoryBuilder, run: TracedRun) -> bool:
     """Whether a call of another agent names the agent of a run that begins after it.
 
     Some agents still send a message after the hand-over. If the arguments of the last calls were
-    not captured, it suffices that the agent ended with them and the next one began beside it.
+    not captured, it suffices that the agent ended with them and the next agent began as its
+    sibling.
     """
     agent, last = agent_name(run), before.runs[-1]
     if not agent or agent_name(last) == agent or not _is_sibling(before, run):
         return False
     if run.parent is last and not last.model_calls:
-        return False  # its messages are only those of the agents inside
+        return False  # its messages come only from the agents inside
     if run.parent is last.parent and any(c.arguments is None for c in _last_calls(before)):
         return True
     name = _plain(agent)
@@ -115,7 +120,7 @@ def request_of(run: TracedRun, previous: str) -> str:
 
     Args:
         run: The run.
-        previous: The id of the answer that it goes on from, or "".
+        previous: The id of the answer that it continues from, or "".
     """
     process = _process(run) if _is_loose(run) else ""
     if not process:
@@ -137,9 +142,9 @@ def is_retry(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) 
     """Whether a run begins with the failed request of another run.
 
     Args:
-        before: The trajectory that the run may go on with.
+        before: The trajectory that the run may continue.
         run: The run.
-        first: The first input that its model calls hold, without system prompts.
+        first: The first input that its model calls contain, without system prompts.
     """
     last = before.runs[-1]
     if not (first and _is_loose(run) and has_failed(last)):
@@ -171,7 +176,7 @@ def _is_failure(call: ModelCall) -> bool:
 
 
 def previous_answer(run: TracedRun) -> str:
-    """The provider's id of the answer that a run's first model call goes on from, or "".
+    """The provider's id of the answer that a run's first model call continues from, or "".
 
     The conventions have an attribute for it that few emitters write. Most write it among the
     parameters of the call, or in the whole request, in one attribute or another.
@@ -186,7 +191,7 @@ def previous_answer(run: TracedRun) -> str:
                 return identity(value)
             if _MARK in value and (match := _PREVIOUS.search(value)):
                 return identity(match[1])
-        elif isinstance(value, dict):  # as a backend gives JSON back
+        elif isinstance(value, dict):  # as a backend returns JSON
             response_id = value.get("previous_response_id")
             if isinstance(response_id, str) and identity(response_id):
                 return identity(response_id)
@@ -200,7 +205,7 @@ def _may_share_turn(before: TrajectoryBuilder, run: TracedRun) -> bool:
 
 
 def _is_sibling(before: TrajectoryBuilder, run: TracedRun) -> bool:
-    """Whether a run was started beside another one, or in it, but not by a tool."""
+    """Whether a run was started as a sibling of another run, or in it, but not by a tool."""
     last = before.runs[-1]
     if run.parent_tool is not None or last.root.span.trace_id != run.root.span.trace_id:
         return False
@@ -210,7 +215,7 @@ def _is_sibling(before: TrajectoryBuilder, run: TracedRun) -> bool:
 def _overlap(last: TracedRun, run: TracedRun) -> bool:
     """Whether a run's model calls began while another run's were still in progress.
 
-    The span of a call may last as long as the agent that it hands over to.
+    The span of a call may last as long as the agent to which it hands over.
     """
     begins = min((c.span.start_ns for c in run.model_calls), default=run.root.span.start_ns)
     unended = {call.span.span_id for call in last.model_calls if call.span.end_ns > begins}

@@ -69,7 +69,7 @@ def foreign_marks(span: Span) -> set[str]:
 
 
 def holds_messages(span: Span, dialect: str) -> bool:
-    """Whether a span of the conventions holds messages, whatever its operation is.
+    """Whether a span of the conventions contains messages, whatever its operation is.
 
     Args:
         span: The span, which its dialect takes for a wrapper.
@@ -88,8 +88,8 @@ _MESSAGES = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.completi
 def is_transport(span: Span) -> bool:
     """Whether a tool's span only records the transport of its call, or the server's side.
 
-    The MCP SDK's own request spans name no tool. Backends that store no kind leave open which side
-    an MCP span is of; then it does not count as an agent's.
+    The MCP SDK's own request spans name no tool. If a backend stores no kind, it is unknown which
+    side an MCP span is of; then it does not count as an agent's.
     """
     if span.kind in _SERVED_KINDS:
         return True

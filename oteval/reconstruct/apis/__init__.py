@@ -31,7 +31,7 @@ _USER = re.compile(r"(?<=://)[^/?#@]*@")
 
 
 def api_of(method: str, url: str) -> ModelApi | None:
-    """The API that a request asks for an answer of a model, or None.
+    """The API where a request to this URL gets an answer of a model, or None.
 
     Args:
         method: The request's method.

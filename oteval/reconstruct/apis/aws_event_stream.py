@@ -1,4 +1,4 @@
-"""AWS's event streams, in which Bedrock streams its answers: binary messages with headers.
+"""AWS's event streams, which Bedrock uses for its answers: binary messages with headers.
 
 Each message is its length, the length of its headers and a checksum of the two, then the headers,
 the payload, and a checksum of everything. Headers are written here as texts only, as Bedrock does.
@@ -21,7 +21,7 @@ _PRELUDE = struct.Struct(">III")
 _CHECKSUM = struct.Struct(">I")
 _SHORT = struct.Struct(">H")
 _TEXT = 7
-# The size of the other types' values; those that have their own length are texts and bytes.
+# The size of the other types' values. Values with a length in front are texts and bytes.
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _BYTES = 6
 
@@ -49,7 +49,7 @@ def is_aws_event_stream(body: bytes) -> bool:
 
 
 def read_messages(body: bytes) -> Iterator[StreamMessage]:
-    """Yield the messages of a stream, up to one that the end of the body cuts."""
+    """Yield the messages of a stream, up to a message that the end of the body cuts."""
     start = 0
     while is_aws_event_stream(body[start : start + _PRELUDE.size]):
         length, header_length, _ = _PRELUDE.unpack_from(body, start)

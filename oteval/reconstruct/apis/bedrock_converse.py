@@ -60,7 +60,7 @@ class BedrockConverse(ModelApi):
     stream_type: ClassVar[str] = "application/vnd.amazon.eventstream"
 
     def has_path(self, path: str) -> bool:
-        """Whether a path is one of the two of a model, after any prefix."""
+        """Whether a path is one of a model's two paths, after any prefix."""
         return "/model/" in path and path.endswith((_METHOD, _STREAM_METHOD))
 
     def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
@@ -175,7 +175,7 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """A definition in the form of chat completions."""
     spec = tool.get("toolSpec")
     if not isinstance(spec, Mapping):
-        return tool  # One that the provider runs.
+        return tool  # The provider runs it.
     function = {key: spec[key] for key in ("name", "description") if key in spec}
     schema = (spec.get("inputSchema") or {}).get("json")
     return {"type": "function", "function": {**function, "parameters": schema}}

@@ -53,7 +53,7 @@ class ChatCompletions(ModelApi):
     name = "chat_completions"
 
     def has_path(self, path: str) -> bool:
-        """Whether a path is that of chat completions, after any prefix."""
+        """Whether a path is the path of chat completions, after any prefix."""
         return path.endswith("/chat/completions")
 
     def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
@@ -198,7 +198,7 @@ def _answers(call: RecordedModelCall) -> list[Message]:
 def _written(
     call: RecordedModelCall, message: Message, request: RecordedRequest, choice: int
 ) -> dict[str, Any]:
-    """The fields of an answer besides its role.
+    """The fields of an answer, except for its role.
 
     Args:
         call: The recorded call.

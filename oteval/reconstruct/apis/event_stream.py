@@ -1,6 +1,6 @@
 """Server-sent events, as model APIs stream their answers.
 
-Events end with a blank line; lines end with LF, CRLF or CR. Of an event, only its data matters:
+Events end with a blank line; lines end with LF, CRLF or CR. Only the data of an event matters:
 every API repeats the event's name in it.
 """
 
@@ -29,8 +29,8 @@ def is_event_stream(body: bytes) -> bool:
 def read_events(body: bytes) -> Iterator[dict[str, Any]]:
     """Yield the data of the events of a stream.
 
-    Events whose data is not a JSON object, such as ``[DONE]``, are left out, and so is a last event
-    that the end of the stream cuts.
+    Events whose data is not a JSON object, such as ``[DONE]``, are left out. A last event that the
+    end of the stream cuts is left out too.
     """
     data: list[bytes] = []
     for line in _LINES.split(body):

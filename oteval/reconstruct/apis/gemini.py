@@ -1,8 +1,8 @@
 """Google's Gemini: ``generateContent`` and ``streamGenerateContent``, also of Vertex AI.
 
-Facts from Google's API reference. The URL names the model and says whether to stream. Calls usually
-have no ids: a result names its function. A stream is events (``alt=sse``), which Google's clients
-request, or one JSON list.
+Facts from Google's API reference. The URL names the model and the method, which decides whether
+to stream. Calls usually have no ids: a result names its function. A stream is events (``alt=sse``),
+which Google's clients request, or one JSON list.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Gemini(ModelApi):
         return path.endswith((_METHOD, _STREAM_METHOD))
 
     def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
-        """The request in a body; the URL names the model and says whether to stream."""
+        """The request in a body; the URL names the model and decides whether to stream."""
         fields = json_object(body)
         path = urlsplit(url).path.rstrip("/")
         config = first_of(fields, _CONFIG) or {}

@@ -88,7 +88,7 @@ class ModelApi(ABC):
 
     @abstractmethod
     def has_path(self, path: str) -> bool:
-        """Whether POST requests to a path ask a model for an answer."""
+        """Whether POST requests to a path request an answer of a model."""
 
     @abstractmethod
     def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
@@ -155,7 +155,7 @@ class ModelApi(ABC):
     def write_error(self, call: RecordedModelCall) -> ErrorAnswer:
         """The response of a failed call, as recorded or rebuilt from its error.
 
-        A rebuilt error asks clients not to retry: the trace has one span for all attempts.
+        A rebuilt error requests that clients do not retry: the trace has one span for all attempts.
         """
         exchange = call.exchange
         if exchange is not None and exchange.status:

@@ -31,7 +31,7 @@ def offered_tools(request: bytes | RecordedRequest) -> list[str]:
 
 
 def _names(definitions: Any) -> Iterator[str]:
-    """Yield the names of tools in definitions, without those of their parameters."""
+    """Yield the names of tools in definitions, without the names of their parameters."""
     if isinstance(definitions, Mapping):
         name = definitions.get("name")
         if isinstance(name, str):

@@ -1,9 +1,9 @@
-"""The messages of requests, read once although each request repeats those of the one before.
+"""The messages of requests, read once although each request repeats the messages before.
 
 Requests of a long session have the same beginning. Their items are read in *runs* that do not
-depend on each other: one begins at each message, unless it and the one before are the assistant's.
-The messages of a run are kept by its exact content, so that the next request gets the same objects,
-and reading a session takes time for its new messages only.
+depend on each other. A run begins at each message, unless it and the message before are the
+assistant's. The messages of a run are kept by its exact content. So the next request gets the same
+objects, and reading a session takes time for its new messages only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["repeated_messages"]
 
 # How much content is kept, in bytes of its keys; then all of it is forgotten.
 _MOST = 64 * 1024 * 1024
-# Version 2 of the format has no references, so that equal items have equal bytes, and others never.
+# Version 2 of the format has no references, so equal items have equal bytes, and others never do.
 _FORMAT = 2
 _OTHERS = ("developer", "system", "tool", "user")
 _RESULT, _CALL = "function_call_output", "function_call"
@@ -34,7 +34,7 @@ class _Memory:
         self._size = 0
 
     def read(self, run: list[Any]) -> tuple[Message, ...]:
-        """The messages of a run; none if it does not stand alone."""
+        """The messages of a run; none if it cannot be read alone."""
         try:
             key = marshal.dumps(run, _FORMAT)
         except ValueError:  # nested too deeply
@@ -74,7 +74,7 @@ def repeated_messages(items: Any) -> list[Message]:
 
 
 def _runs(items: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield the items in runs whose messages are the same with and without those before."""
+    """Yield the items in runs whose messages are the same with and without the items before."""
     run: list[Any] = []
     for item in items:
         if run and _begins(item, run[-1]):

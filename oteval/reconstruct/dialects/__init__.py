@@ -1,4 +1,4 @@
-"""The dialects, one module each; `DIALECTS` holds them in the order in which they are tried.
+"""The dialects, one module each; `DIALECTS` has them in the order of trying them.
 
 Every module of this package is a dialect and defines ``DIALECT``. Readers that several dialects
 share are in `oteval.reconstruct.readers`.

@@ -4,7 +4,7 @@ Schema 1: ``invocation`` over ``invoke_agent`` over ``call_llm``, whose ``gcp.ve
 attributes are Gemini JSON. Schema 2: ``invoke_workflow`` over ``invoke_agent`` over
 ``generate_content`` with the current GenAI attributes or log event. A ``generate_content`` span
 may be a child of ``call_llm``; without the latest conventions, each message is a log record with a
-Gemini content. Only the response holds a tool's error.
+Gemini content. Only the response contains a tool's error.
 
 An agent that takes over from another receives the other's turn as user contents that begin with
 "For context:", one part for each text, call or result. Since ADK 2.8 the quoted text is between
@@ -155,7 +155,7 @@ def _generate_content(span: Span, logs: Logs) -> ModelCall:
 
 
 def _has_messages(span: Span, logs: Logs) -> bool:
-    """Whether the span or its details event holds messages."""
+    """Whether the span or its details event contains messages."""
     content = genai.content_of(span, logs)
     return any(_known(content.get(key)) is not None for key in (genai.INPUT, genai.OUTPUT))
 

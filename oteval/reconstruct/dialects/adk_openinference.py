@@ -1,9 +1,9 @@
 """Google's ADK, as OpenInference writes it (scope ``openinference.instrumentation.google_adk``).
 
 The instrumentation sets its attributes on ADK's open span. In current versions this is the agent's
-own span, and each model call overwrites the one before. Such a span holds the last call of its run,
+span, and each model call overwrites the call before. Such a span contains the last call of its run,
 whose input repeats the run's steps, so it is the agent's transcript. The flat attributes mix an
-earlier call with the last one; the raw request and response belong to one call. A tool's output is
+earlier call with the last call; the raw request and response belong to one call. A tool's output is
 Gemini's function response.
 
 Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-google-adk``).
@@ -72,7 +72,7 @@ def _agent(call: ModelCall) -> AgentRun:
 
 
 def _count_before_turn(transcript: Sequence[Message]) -> int:
-    """The number of messages before the user's last one."""
+    """The number of messages before the user's last message."""
     turns = [message for message in transcript if message.role not in SYSTEM_ROLES]
     question_indexes = [index for index, message in enumerate(turns) if message.role == "user"]
     return question_indexes[-1] if question_indexes else 0

@@ -1,8 +1,9 @@
 """AWS's OpenTelemetry distribution, as on AgentCore: content moved from spans into log records.
 
 Each span's content is one log record whose event is named for the span's scope and whose body is
-``{"input": {"messages": [...]}, "output": {"messages": [...]}}``. ``output`` holds every assistant
-message, including the history's. Of Strands' span events, only the last of each kind is kept. The
+``{"input": {"messages": [...]}, "output": {"messages": [...]}}``. ``output`` contains every
+assistant message, including the history's. Of Strands' span events, only the last of each kind is
+kept. The
 order is rebuilt: results follow the calls with their ids, and a user message follows an answer. The
 rest is a window on the end of the history.
 
@@ -57,7 +58,7 @@ class _RecordedMessage(NamedTuple):
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Whether a log record holds the content of a span with a known operation."""
+    """Whether a log record contains the content of a span with a known operation."""
     if not logs:
         return False
     is_known = span.scope == SCOPE or _operation(span) in _MODELS + _TOOLS + _AGENTS
@@ -159,7 +160,7 @@ def _ordered(messages: list[Message]) -> list[Message]:
             answers = [waiting.pop()]
         pieces.append([message, *answers])
     ordered = [m for piece in reversed(pieces) for m in piece]
-    # With one of each kind, earlier ones may be missing between the user's text and the calls.
+    # With one message of each kind, others may be missing between the user's text and the calls.
     is_window = len(spoken) == 1 and len(users) <= 1
     return [*prompts, *(() if is_window else waiting), *ordered]
 

@@ -87,7 +87,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _agent(span: Span, logs: Logs) -> AgentRun:
-    """An agent's run with its messages, for runs whose model calls hold none."""
+    """An agent's run with its messages, for runs whose model calls contain no messages."""
     agent = genai.read_agent(span, logs)
     if attribute_gaps(span, genai.CONTENT, SWITCH):
         # In an incomplete list, only the agent's own messages are complete.

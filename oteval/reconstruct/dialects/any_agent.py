@@ -1,9 +1,9 @@
 """any-agent (scope ``any_agent``): close to the GenAI conventions, with some other keys.
 
 Source: ``callbacks/span_generation`` and ``tracing/attributes.py`` of
-https://github.com/mozilla-ai/any-agent. Only the first model call of a run holds its input, as
-OpenAI's messages; every call holds its answer in ``gen_ai.output`` (``genai.output`` before): text,
-or a JSON list of the requested calls. Tools hold ``gen_ai.tool.args`` and the same output.
+https://github.com/mozilla-ai/any-agent. Only the first model call of a run contains its input, as
+OpenAI's messages. Every call has its answer in ``gen_ai.output`` (``genai.output`` before): text,
+or a JSON list of the requested calls. Tools have ``gen_ai.tool.args`` and the same output.
 """
 
 from __future__ import annotations

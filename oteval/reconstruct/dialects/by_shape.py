@@ -7,7 +7,7 @@ tool's name with arguments or a result, or by a model or its tokens with message
 and values with unknown fields are not read.
 
 `run_detection` uses it only in traces without a model call of another dialect. Each operation
-has the gap ``read_by_shape``, because the span may hold content that was not recognised.
+has the gap ``read_by_shape``, because the span may contain content that was not recognised.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _tool(shape: Shape, *, is_named: bool) -> Operation:
 
 
 def _side_of_arguments(shape: Shape) -> str:
-    """The meaning of the attributes that hold a tool's arguments.
+    """The meaning of the attributes with a tool's arguments.
 
     Parameters may also describe the arguments, which are then the tool's input.
     """

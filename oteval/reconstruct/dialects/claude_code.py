@@ -1,11 +1,11 @@
-"""Claude Code and the Claude Agent SDK: ``claude_code.*`` spans, and log records beside them.
+"""Claude Code and the Claude Agent SDK: ``claude_code.*`` spans with separate log records.
 
 Source: https://code.claude.com/docs/en/monitoring-usage ("Traces (beta)" and "Events"); no capture
 was at hand. A turn is a ``claude_code.interaction`` with ``claude_code.llm_request`` and
 ``claude_code.tool`` below it; a sub-agent's spans are below the tool that started it. Spans
-hold the prompt and, in the event ``tool.output``, a tool's input and output. The model's answers
-are in log records only, which name the request by ``request_id``; those of tools name the call by
-``tool_use_id``. All of them are emitted in the context of the interaction.
+contain the prompt and, in the event ``tool.output``, a tool's input and output. The model's answers
+are in log records only. Log records of answers name the request by ``request_id``; log records of
+tools name the call by ``tool_use_id``. All are emitted in the context of the interaction.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ TOOLS = "set OTEL_LOG_TOOL_CONTENT=1 and OTEL_LOG_TOOL_DETAILS=1"
 LENGTH = "raise CLAUDE_CODE_OTEL_CONTENT_MAX_LENGTH"
 _PREFIX = "claude_code."
 _CUT_MARK = "[TRUNCATED"
-_MAX_VALUE = 512  # a value of `tool_input` is cut beyond
-# The attribute by which a log record names its request or call.
+_MAX_VALUE = 512  # a longer value of `tool_input` is cut
+# The attribute that names the request or call of a log record.
 _BY_REQUEST = ("assistant_response", "api_response_body")
 _BY_CALL = ("tool_result", "tool_decision")
 _PARTS_OF_TOOL = ("tool.execution", "tool.blocked_on_user")
-# The documentation does not name the attributes of `tool.output`; these are seen in the wild.
+# The documentation does not name the attributes of `tool.output`; these were seen in real spans.
 _INPUTS = ("input", "tool_input", "arguments")
 _OUTPUTS = ("output", "result", "tool_output", "content")
 # The arguments that an older version records.
@@ -125,7 +125,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _attributes_of(logs: Logs, *names: str) -> dict[str, Any]:
-    """The attributes of the records of some names, the first that has one counting."""
+    """The attributes of the records of some names; of several values, the first counts."""
     attributes: dict[str, Any] = {}
     for name in names:
         for record in logs:
@@ -152,7 +152,7 @@ def _message(role: str, content: str | None, span: Span) -> Message:
 
 
 def _text(value: Any, key: str, span: Span, switch: str, gaps: list[Gap]) -> str | None:
-    """A text, or None for a placeholder, noting that or that it was cut."""
+    """A text, or None for a placeholder; notes whether it was a placeholder or was cut."""
     if hidden(value):
         gaps.append(gap("redacted", span.span_id, key=key, switch=switch))
         return None
@@ -179,14 +179,14 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         model=model if isinstance(model, str) else "",
         response_id=str(attributes.get("gen_ai.response.id") or ""),
         usage=_usage(attributes),
-        # Without the response itself, which tools it asks for is not known.
+        # Without the response itself, the tools that it requests are not known.
         whole=is_aside or bool(answered),
         gaps=tuple(gaps),
     )
 
 
 def _answer(span: Span, logs: Logs, gaps: list[Gap], *, is_aside: bool) -> tuple[Message, ...]:
-    """The text of an answer; one that only asks for tools has none."""
+    """The text of an answer; an answer that only requests tools has none."""
     response = _attributes_of(logs, "assistant_response").get("response")
     if response is not None:
         text = _text(response, "response", span, ANSWERS, gaps)
@@ -213,7 +213,7 @@ def _reason(recorded: Mapping[str, Any], span: Span) -> str:
 
 
 def _usage(attributes: Mapping[str, Any]) -> Usage:
-    """The tokens; those of the cache are counted beside the input, as by Anthropic's API."""
+    """The tokens; tokens of the cache are not part of the input, as in Anthropic's API."""
     counts = {
         "input_tokens": attributes.get("input_tokens"),
         "output_tokens": attributes.get("output_tokens"),
@@ -251,7 +251,7 @@ def _tool(span: Span, logs: Logs) -> ToolRun:
 
 
 def _name(attributes: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
-    """A tool's name; that of an MCP server's is apart from it."""
+    """A tool's name; the name of an MCP server is separate from it."""
     name = str(attributes.get("tool_name") or recorded.get("tool_name") or "")
     parameters = parse(recorded.get("tool_parameters")).value
     if name in _UNNAMED and isinstance(parameters, Mapping) and parameters.get("mcp_tool_name"):
@@ -265,7 +265,7 @@ def _output_event(span: Span) -> Mapping[str, Any]:
 
 
 def _arguments(span: Span, recorded: Mapping[str, Any], gaps: list[Gap]) -> Any:
-    """A tool's arguments, from where they are the least cut."""
+    """A tool's arguments, from the place where they are the least cut."""
     event = _output_event(span)
     raw_arguments = next((event[key] for key in _INPUTS if key in event), None)
     is_short = raw_arguments is None
@@ -285,7 +285,7 @@ def _arguments(span: Span, recorded: Mapping[str, Any], gaps: list[Gap]) -> Any:
 
 
 def _is_cut(value: Any) -> bool:
-    """Whether arguments are as long as Claude Code lets them be."""
+    """Whether arguments have the greatest length that Claude Code allows."""
     if not isinstance(value, Mapping):
         return True
     return any(isinstance(text, str) and len(text) >= _MAX_VALUE for text in value.values())

@@ -1,15 +1,15 @@
 """CrewAI: OpenInference's spans of crews and tasks, and CrewAI's own spans and telemetry.
 
-Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-crewai``): a
-crew's kickoff is a CHAIN, a task done by an agent an AGENT (``<role>._execute_core``) whose
-output holds all of the task's messages, a tool a TOOL. Model calls are written by the model
-client's instrumentation. CrewAI's telemetry (scope ``crewai.telemetry``) names the crews and tools
-that were used, without content.
+Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-crewai``). A
+crew's kickoff is a CHAIN, a tool a TOOL. A task done by an agent is an AGENT
+(``<role>._execute_core``), whose output contains all of the task's messages. Model calls are
+written by the model client's instrumentation. CrewAI's telemetry (scope ``crewai.telemetry``) names
+the crews and tools that were used, without content.
 
 CrewAI's own spans since version 1.15 (scope ``crewai``) follow the current GenAI conventions. The
 spans of a crew's kickoff and its tasks only group; each agent's execution is a run. In the history
-of a model call, calls of earlier answers are Python reprs (``"'get_weather'"``), as are the schemas
-of the tools. A failed tool has a second span without duration, ``tool_failure_detected``.
+of a model call, calls of earlier answers are Python reprs (``"'get_weather'"``). The schemas of the
+tools are reprs too. A failed tool has a second span without duration, ``tool_failure_detected``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _FAILURE = "tool_failure_detected"
 TASK = "._execute_core"
 MARKS = ("crew_key", "crew_id", "task_key", "task_id")
 
-# Not allowed in a function's name; CrewAI offers the tool to the model under another name.
+# Characters that a function's name must not contain; CrewAI renames the tool for the model.
 _NO_FUNCTION_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Whether the span is one of a crew, a task or a crew's tool."""
+    """Whether the span is a span of a crew, a task or a crew's tool."""
     if span.scope == TELEMETRY or _is_native(span):
         return True
     is_marked = span.scope == SCOPE or any(mark in span.attributes for mark in MARKS)
@@ -69,7 +69,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _agent(agent: AgentRun) -> AgentRun:
-    """An agent's run of one task, with the messages that the task's output holds."""
+    """An agent's run of one task, with the messages in the task's output."""
     span = agent.span
     agent = replace(agent, name=agent.name.strip().removesuffix(TASK))
     value, truncated = parse(span.attributes.get("output.value"))

@@ -4,7 +4,7 @@ An adapter writes a program's fields into the text of a prompt and reads them fr
 text: under headers (``[[ ## question ## ]]``), as XML, or as JSON. So the calls of a ReAct agent
 are text too. The answer has the fields ``next_tool_name`` and ``next_tool_args``, and the next
 prompt repeats all steps as ``tool_name_0``, ``tool_args_0``, ``observation_0``. Here they become
-calls and results. Before its last question, such a prompt holds examples, or the turns of a
+calls and results. Before its last question, such a prompt contains examples, or the turns of a
 ``dspy.History``, which have separate runs. Prompts of other programs stay unchanged.
 
 Source: https://github.com/stanfordnlp/dspy (``predict/react.py``, ``adapters/``).
@@ -55,7 +55,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _model_call(call: ModelCall) -> ModelCall:
-    # Each answer is one message; a request may ask for several answers.
+    # Each answer is one message; a request may request several answers.
     answers = [*call.output, *call.choices]
     questions = [m for m in call.input if m.role == "user"]
     fields = _fields(questions[-1].content or "") if questions else {}

@@ -42,7 +42,7 @@ SWITCH = (
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 SYSTEM = "gen_ai.system_instructions"
-# The keys before messages: a text, or JSON of messages or of the request and response. Quarkus
+# Older keys than the messages: a text, or JSON of messages or of the request and response. Quarkus
 # uses the names of the older events.
 OLD_INPUT = ("gen_ai.prompt", "gen_ai.content.prompt")
 OLD_OUTPUT = ("gen_ai.completion", "gen_ai.content.completion")
@@ -60,7 +60,7 @@ _KEYS = frozenset(
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Whether the span carries the current conventions' attributes or event.
+    """Whether the span has the current conventions' attributes or event.
 
     A processor may have moved the content to OpenInference's attributes.
     """
@@ -71,7 +71,7 @@ def claims(span: Span, logs: Logs) -> bool:
 
 
 def was_translated(span: Span, logs: Logs) -> bool:
-    """Whether only OpenInference's attributes hold a span's content, not GenAI's.
+    """Whether only OpenInference's attributes contain a span's content, not GenAI's.
 
     Phoenix keeps both; processors that translate a framework's own spans keep only OpenInference's.
     """
@@ -216,7 +216,7 @@ def _choice_count(span: Span) -> int:
 
 
 def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:
-    """The input with the system prompt first, unless the input holds it already."""
+    """The input with the system prompt first, unless the input already contains it."""
     if not system:
         return sent
     contents = {message.content for message in facts_of(sent).prompts}
@@ -224,7 +224,7 @@ def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:
 
 
 def read_system(content: Mapping[str, Any], span: Span) -> list[Message]:
-    """The system prompt that a span holds separately from its messages."""
+    """The system prompt that a span has separately from its messages."""
     parts = content.get(SYSTEM)
     if parts is None or hidden(parts):
         return []

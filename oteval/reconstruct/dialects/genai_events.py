@@ -1,7 +1,7 @@
 """OpenTelemetry GenAI until 1.36: one event per message, in log records or span events.
 
 Convention: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-events/ at 1.36. The body of
-``gen_ai.{system,user,assistant,tool}.message`` and ``gen_ai.choice`` is a structured value; of
+``gen_ai.{system,user,assistant,tool}.message`` and ``gen_ai.choice`` is a structured value. In
 span events, it is the event's attributes, or the JSON text in ``gen_ai.event.content`` (Azure AI).
 Before 1.27, a span had two events: ``gen_ai.content.prompt`` and ``gen_ai.content.completion``.
 """
@@ -110,7 +110,7 @@ def emitted(span: Span, logs: Logs) -> list[Emitted]:
 
 
 def emitted_in(items: Any) -> list[Emitted]:
-    """The message events of a parsed list, as an attribute may hold them.
+    """The message events of a parsed list, which an attribute may contain.
 
     Some emitters leave out the names of events; the body of a choice differs from a message's.
     """
@@ -197,7 +197,7 @@ def _asks_model(span: Span, logs: Logs) -> bool:
 
 
 def _pair_attributes(span: Span) -> Iterator[Any]:
-    """Yield the prompt and the completion that attributes hold."""
+    """Yield the prompt and the completion in attributes."""
     return (semconv.first(span.attributes, keys) for keys in _PAIR_KEYS.values())
 
 
@@ -275,7 +275,7 @@ def event_call(span: Span, events: list[Emitted], switch: str, *, offered: Any =
         span: The span.
         events: Its message events, in order.
         switch: The setting that makes the emitter write content, for the gap of a span without any.
-        offered: The tools' definitions, if an attribute of the dialect holds them.
+        offered: The tools' definitions, if an attribute of the dialect contains them.
     """
     gaps = call_gaps(span, (), switch)
     sent, received, alternatives = split(span, events)

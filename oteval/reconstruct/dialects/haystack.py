@@ -1,10 +1,10 @@
 """Haystack's own tracing: spans named ``haystack.…`` with tags of the same prefix.
 
-From version 3 on, an agent's run holds steps with one span for each model call and tool call.
+From version 3 on, an agent's run has steps with one span for each model call and tool call.
 Before that, and still in pipelines, a ``haystack.component.run`` span names the component;
 generators are model calls. Messages are serialised ``ChatMessage`` objects, whose content is a list
-of parts, each a mapping of one key that names its kind. Before version 2.12 the fields begin with
-"_", and before 2.9 the content is a text. The run's output has the whole conversation.
+of parts. Each part is a mapping with one key, which names its kind. Before version 2.12 the fields
+begin with "_", and before 2.9 the content is a text. The run's output has the whole conversation.
 
 Read from captures and from https://github.com/deepset-ai/haystack
 (https://docs.haystack.deepset.ai/docs/tracing).
@@ -110,7 +110,7 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
 
 
 def _items(span: Span, key: str, name: str) -> list[Any]:
-    """A list that an attribute holds by name, without an item that was cut."""
+    """A list in an attribute, by its name, without an item that was cut."""
     fields, truncated = parse(span.attributes.get(key))
     items = fields.get(name) if isinstance(fields, Mapping) else None
     if isinstance(items, (str, Mapping)):
@@ -148,7 +148,7 @@ def messages_of(items: Sequence[Any], span: Span, role: str = "user") -> list[Me
 
     Args:
         items: Serialised messages, or texts.
-        span: The span that holds them.
+        span: The span that contains them.
         role: The role of messages without one.
     """
     return from_messages([item for item in items if isinstance(item, (str, Mapping))], span, role)

@@ -48,7 +48,7 @@ def _messages(value: Any, span: Span, role: str) -> list[Message]:
 
 
 def _is_message(item: Any) -> bool:
-    """Whether an item is a message, the repr of one, or a text."""
+    """Whether an item is a message, the repr of a message, or a text."""
     message = object_of(item) if isinstance(item, str) and item.startswith("ChatMessage(") else item
     is_own = isinstance(message, Mapping) and isinstance(message.get("_content"), list)
     return is_own or isinstance(message, str)

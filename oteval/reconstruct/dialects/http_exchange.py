@@ -1,7 +1,7 @@
 """Recorded HTTP exchanges: the requests of an agent that talks to its model with an HTTP client.
 
-Emitter: oteval's recorder, which writes each exchange as a log record beside the span of the HTTP
-request. It is the last dialect: whatever else records the call says more of the agent's intention.
+Emitter: oteval's recorder, which writes each exchange as a log record of the span of the HTTP
+request. It is the last dialect: whatever else records the call shows more of the agent's intention.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["DIALECT"]
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """The model call that an exchange is."""
+    """The model call in an exchange."""
     record = model_exchange(logs)
     return Wrapper(span) if record is None else _call(span, record)
 

@@ -1,8 +1,8 @@
 """Langfuse's SDK: ``langfuse.observation.type`` with the observation's input and output.
 
 A generation's input is the client library's request, or LangChain's list of messages with the tool
-definitions at its end; a decorated function's is ``{"args": [...], "kwargs": {...}}``. Source:
-langfuse-python's ``_client/attributes.py`` and ``langchain/CallbackHandler.py``.
+definitions at its end. A decorated function's input is ``{"args": [...], "kwargs": {...}}``.
+Source: langfuse-python's ``_client/attributes.py`` and ``langchain/CallbackHandler.py``.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def _chain(span: Span) -> AgentRun | Wrapper:
 
 
 def _is_state(span: Span) -> bool:
-    """Whether a chain's input and output hold a graph's messages."""
+    """Whether a chain's input and output contain a graph's messages."""
     return all("messages" in mapping_of(span.attributes.get(key)) for key in (INPUT, OUTPUT))
 
 

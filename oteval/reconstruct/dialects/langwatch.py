@@ -1,7 +1,8 @@
 """LangWatch's SDKs: ``langwatch.span.type`` with the span's input and output.
 
 A value names its type: ``{"type": "chat_messages", "value": [...]}``, ``text`` or ``json``; a
-``list`` holds such values. Spans with another instrumentation's messages are left to its dialect.
+``list`` contains such values. Spans with another instrumentation's messages are left to its
+dialect.
 Source: langwatch's ``attributes.py`` and ``domain/__init__.py``.
 """
 

@@ -1,12 +1,12 @@
 """LiteLLM's own OpenTelemetry callback (scope ``litellm``), in its library and its proxy.
 
-A call is one ``litellm_request`` span, or the proxy's span of the request, with messages of parts
-that keep OpenAI's ``tool_calls`` and ``tool_call_id`` beside them. An answer's calls are separate,
+A call is one ``litellm_request`` span, or the proxy's span of the request. Its messages have parts,
+and OpenAI's ``tool_calls`` and ``tool_call_id`` next to the parts. An answer's calls are separate,
 without ids, in ``gen_ai.completion.N.function_call.*``; the next call's input has the ids. Before
 version 1.81 the messages are flat (``gen_ai.prompt.N.role``). The child ``raw_gen_ai_request``
-holds the provider's request and response, each field as a Python repr. Inside an application's
-span, LiteLLM writes each call on that span and overwrites the one before, so only the raw spans
-hold all calls. Read from captures and from https://github.com/BerriAI/litellm
+contains the provider's request and response, each field as a Python repr. Inside an application's
+span, LiteLLM writes each call on that span and overwrites the call before, so only the raw spans
+contain all calls. Read from captures and from https://github.com/BerriAI/litellm
 (``litellm/integrations/opentelemetry.py``).
 """
 

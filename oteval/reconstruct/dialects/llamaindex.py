@@ -5,7 +5,7 @@ Source: ``opentelemetry-instrumentation-llamaindex``. An agent's run is a span
 messages for the model (``input``), a tool's result (``tool_output``), the answer (``result``). The
 step that calls the model has no content. So a model call is built from the last step that prepared
 its messages, and from the tools' steps or the answer before the next model call. If the model's
-client is instrumented too, its own spans are the model calls.
+client is instrumented too, its spans are the model calls.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _model_call(span: Span, call_body: Mapping[str, Any]) -> ModelCall:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """The log records, with one added for each model call's step.
+    """The log records, with one more for each step that calls the model.
 
     Args:
         spans: All spans.

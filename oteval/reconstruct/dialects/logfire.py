@@ -1,10 +1,10 @@
 """Logfire's own instrumentations of model clients and of the OpenAI Agents SDK.
 
 Source: ``logfire/_internal/integrations`` of https://github.com/pydantic/logfire. The clients'
-spans (scopes ``logfire.openai``, ``logfire.anthropic``) hold the current GenAI attributes; before
-version 5, or with the first version of the conventions chosen, the request and the answer are in
+spans (scopes ``logfire.openai``, ``logfire.anthropic``) have the current GenAI attributes. Before
+version 5, or if the first version of the conventions is set, the request and the answer are in
 ``request_data`` and ``response_data``, or in a JSON list ``events``. The Agents SDK's spans (scope
-``logfire.openai_agents``) hold that SDK's own fields: ``input`` and ``output``, or ``raw_input``
+``logfire.openai_agents``) have that SDK's fields: ``input`` and ``output``, or ``raw_input``
 and ``response``. All spans name the provider, not only model calls.
 """
 
@@ -159,7 +159,7 @@ def _keys(span: Span) -> tuple[str, ...]:
 
 
 def _sides(span: Span, sent: list[Message], received: list[Message]) -> dict[str, list[Message]]:
-    """The messages sent and received, by the attribute that holds them."""
+    """The messages sent and received, by the attribute with them."""
     attributes = span.attributes
     if _scope_of(span) != AGENTS:
         return {REQUEST: sent, RESPONSE: received}

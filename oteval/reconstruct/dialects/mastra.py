@@ -1,9 +1,9 @@
 """Mastra: spans with ``mastra.span.type``, from its OpenTelemetry exporter and bridge.
 
-Source: ``observability/otel-exporter`` of https://github.com/mastra-ai/mastra. An agent's run holds
+Source: ``observability/otel-exporter`` of https://github.com/mastra-ai/mastra. An agent's run has
 a generation, which has a step for each call of the model; the call itself (``model_inference``) may
 be a span below its step. Inputs and outputs are ``mastra.<type>.input`` and ``.output``. A step's
-output holds the calls, but its input shortens earlier steps' calls to ``[tool: name]``; only the
+output contains the calls, but its input shortens earlier steps' calls to ``[tool: name]``; only the
 generation has the whole input. So a generation's input is added to its first step, and the later
 steps contribute their outputs and the tools' spans.
 """
@@ -89,7 +89,7 @@ def _tool(span: Span, kind: str) -> ToolRun:
 
 
 def _sent(value: Any, span: Span) -> list[Message]:
-    """The messages of an input: text, a list, or a mapping that holds a list."""
+    """The messages of an input: text, a list, or a mapping with a list."""
     if isinstance(value, Mapping):
         value = value.get("messages", value.get("content"))
     if isinstance(value, Mapping):
@@ -113,7 +113,7 @@ def _received(value: Any, span: Span) -> list[Message]:
 
 
 def _step(span: Span, logs: Logs) -> ModelCall:
-    """Return one call of the model; the first has the input of its generation."""
+    """Return one call of the model; the first call has the input of its generation."""
     step_attributes = next((record.attributes for record in logs if record.event_name == _STEP), {})
     value = parse(step_attributes.get(_GENERATION_INPUT)).value
     sent = _sent(value, span)

@@ -2,7 +2,7 @@
 
 Convention: the MCP page of OpenTelemetry's GenAI conventions. One call may have three nested spans
 (the framework's client, the SDK's request, the server); spans inside another tool's span are
-ignored. The SDKs' own spans hold no content.
+ignored. The SDKs' spans have no content.
 """
 
 from __future__ import annotations

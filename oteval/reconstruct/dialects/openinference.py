@@ -1,7 +1,7 @@
 """OpenInference: ``openinference.span.kind`` and flat, indexed ``llm.*_messages`` attributes.
 
 Convention: https://github.com/Arize-ai/openinference/tree/main/spec. Without flat attributes,
-``input.value`` and ``output.value`` may hold the raw request and response.
+``input.value`` and ``output.value`` may contain the raw request and response.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     # openai-agents: the result of the hand-off is in the next agent's input.
     if kind == "TOOL" and "tool.name" not in span.attributes and span.name.startswith(HAND_OFF):
         return Wrapper(span)
-    # A tool that calls an agent may be of kind AGENT, with the tool's name beside it.
+    # A tool that calls an agent may be of kind AGENT, with the tool's name as an attribute.
     if kind == "TOOL" or (kind == "AGENT" and "tool.name" in span.attributes):
         return _tool(span)
     if kind == "AGENT" and _is_mark(span):
@@ -101,7 +101,7 @@ def _is_mark(span: Span) -> bool:
 def _only_prepares(span: Span) -> bool:
     """Whether a span of kind LLM is a private method that prepares a request.
 
-    LlamaIndex writes ``OpenAI._prepare_chat_with_tools`` beside the call itself.
+    LlamaIndex writes ``OpenAI._prepare_chat_with_tools`` next to the call itself.
     """
     if not span.name.rpartition(".")[2].startswith("_"):
         return False
@@ -171,7 +171,7 @@ def _choice_count(span: Span) -> int:
 
 
 def _with_thought(message: Message, span: Span) -> Message:
-    """An answer with the text beside its calls, which AutoGen writes only in the raw one."""
+    """An answer with the text next to its calls, which AutoGen writes only in the raw answer."""
     output = span.attributes.get(OUTPUT)
     if message.content or (isinstance(output, str) and '"thought"' not in output):
         return message
@@ -184,7 +184,7 @@ def _calls(messages: Sequence[Message]) -> int:
 
 
 def _hollow(count: int | None, messages: Sequence[Message]) -> int:
-    """The count of hollow messages, with further messages added."""
+    """The number of hollow messages, with further messages added."""
     return (count or 0) + sum(map(_is_hollow, messages))
 
 

@@ -78,7 +78,7 @@ def _lacks_tools(call: ModelCall) -> bool:
 
 
 def _with_calls(messages: Sequence[Message]) -> list[Message]:
-    """A history with the calls that its results answer, which have only names and ids."""
+    """A history with the calls that its results answer; the results have only names and ids."""
     history: list[Message] = []
     call_ids: set[str] = set()
     at = -1  # the index of the answer whose results follow
@@ -108,7 +108,7 @@ def _with_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def _unprinted(message: Message) -> Message:
-    """A result as text; the history holds results in blocks as reprs."""
+    """A result as text; the history has results in blocks as reprs."""
     if message.role != "tool" or not (message.content or "").startswith("[{'"):
         return message
     return replace(message, content=content_of(message.content)[0])

@@ -1,6 +1,6 @@
 """Pydantic AI, instrumentation versions 1 to 6 (scope ``pydantic-ai``).
 
-Version 1 holds a model call's messages as a JSON list of events in the attribute ``events``, or as
+Version 1 has a model call's messages as a JSON list of events in the attribute ``events``, or as
 log records; tools have ``tool_arguments`` and ``tool_response``. Version 2 and later follow the
 current GenAI conventions, with results under the key ``result`` and arguments as text. The agent's
 root span has the whole transcript.

@@ -4,7 +4,7 @@ Source: ``utils/telemetry/model_diagnostics`` and ``InternalUtilities/src/Diagno
 https://github.com/microsoft/semantic-kernel. Each message of a model call is an event with a JSON
 body: log records in Python, ordered by ``CHAT_MESSAGE_INDEX``; span events with
 ``gen_ai.event.content`` in .NET. Older versions write two span events, ``gen_ai.content.prompt``
-and ``gen_ai.content.completion``. The agent's span holds OpenAI's messages and only its own answer.
+and ``gen_ai.content.completion``. The agent's span has OpenAI's messages and only its answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODEL_OPERATIONS = genai.MODEL_OPERATIONS | {"chat.completions", "text.completio
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """The span's operation; a function's span may not name one."""
+    """The span's operation; a function's span may have none."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation in MODEL_OPERATIONS or operation.removesuffix(".streaming") in MODEL_OPERATIONS:
         return _model_call(span, logs)

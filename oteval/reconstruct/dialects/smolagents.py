@@ -2,7 +2,7 @@
 
 Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-smolagents``) and
 ``memory.py`` of https://github.com/huggingface/smolagents. An agent's run is an AGENT (its class
-and ``.run``), a step a CHAIN. Model calls hold the framework's own memory: a step's calls are text
+and ``.run``), a step a CHAIN. Model calls contain the framework's memory: a step's calls are text
 of role ``tool-call`` (a Python repr), and all their results one text of role ``tool-response``. A
 tool's input is ``{"args": ..., "kwargs": ..., "sanitize_inputs_outputs": ...}``. A code agent's
 model does not request tools: it answers with code, and the tools that the code calls have spans.
@@ -106,7 +106,7 @@ def _is_cut(message: Message) -> bool:
 
 
 def _with_written_call(message: Message) -> Message:
-    """An answer with the call in its text, which models without tools write."""
+    """An answer with the call in its text; models without tools write such answers."""
     text = message.content or ""
     blob = text[text.find("{") : text.rfind("}") + 1]
     if message.tool_calls or not blob:
@@ -205,7 +205,7 @@ def _arguments(value: Any, names: Sequence[str]) -> Any:
 
 def _agent(agent: AgentRun) -> AgentRun:
     attributes = agent.span.attributes
-    # The attribute belongs to the agent object: in a later run it may hold the first run's task.
+    # The attribute belongs to the agent object: a later run may still have the first run's task.
     task = mapping_of(attributes.get(INPUT)).get("task") or attributes.get(TASK)
     question = text_message(task, agent.span, "user") or agent.input
     return replace(agent, name=agent.name.removesuffix(".run"), input=question)

@@ -1,7 +1,7 @@
 """Spring AI: the runs of its chat client and of tools, marked by ``spring.ai.kind``.
 
 Model calls follow the GenAI conventions without content, which Spring AI writes to the
-application's log only. Tools hold their arguments and results if a property asks for it. Source:
+application's log only. Tools have their arguments and results if a property enables it. Source:
 https://docs.spring.io/spring-ai/reference/observability/index.html.
 """
 

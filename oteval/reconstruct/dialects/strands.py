@@ -1,9 +1,9 @@
 """Strands Agents in its three forms (scope ``strands.telemetry.tracer``).
 
 ``invoke_agent`` over ``execute_event_loop_cycle`` over ``chat`` and ``execute_tool``. By default
-each message is a span event whose text is a list of Bedrock Converse blocks; with the latest
-conventions, details events or the span's attributes hold messages of parts. On a tool's span,
-``gen_ai.tool.message`` holds the arguments and ``gen_ai.choice`` the result.
+each message is a span event whose text is a list of Bedrock Converse blocks. With the latest
+conventions, details events or the span's attributes contain messages of parts. On a tool's span,
+``gen_ai.tool.message`` has the arguments and ``gen_ai.choice`` the result.
 
 Facts: https://github.com/strands-agents/sdk-python (``strands/telemetry/tracer.py``).
 """
@@ -81,7 +81,7 @@ def _split(span: Span, events: Sequence[Event]) -> tuple[list[Message], list[Mes
         if event.name == CHOICE:
             received += from_blocks("assistant", event.attributes.get("message"), span)
         else:
-            # A message with results may hold a user's text too.
+            # A message with results may contain a user's text too.
             role = "user" if event.name == "gen_ai.tool.message" else EVENT_ROLES[event.name]
             sent += from_blocks(role, event.attributes.get("content"), span)
     return sent, received

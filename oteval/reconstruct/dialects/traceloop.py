@@ -1,8 +1,8 @@
 """Traceloop / OpenLLMetry, old (indexed keys) and new (messages of parts).
 
-Old model calls hold ``gen_ai.prompt.N.*`` and ``gen_ai.completion.N.*``; new ones hold the current
-GenAI attributes. Decorated functions are ``traceloop.span.kind`` spans with ``traceloop.entity.*``,
-as are LangChain's chains and tools, which hold the inputs and outputs of its callbacks.
+Old model calls have ``gen_ai.prompt.N.*`` and ``gen_ai.completion.N.*``; new ones have the current
+GenAI attributes. Decorated functions are ``traceloop.span.kind`` spans with ``traceloop.entity.*``.
+So are LangChain's chains and tools, which contain the inputs and outputs of its callbacks.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _is_of_agents_sdk(span: Span) -> bool:
 
 
 def _is_beside_graph(span: Span) -> bool:
-    """Whether a span only marks a graph's run, whose steps another span holds."""
+    """Whether a span only marks a graph's run, while another span contains the steps."""
     return span.scope == _LANGCHAIN and _RUNS in span.attributes
 
 
@@ -200,7 +200,7 @@ def _arguments(value: Any) -> Any:
 
 
 def _callback_id(value: Any) -> Any:
-    """The call's id in the arguments of LangChain's callback, a failed tool's only id."""
+    """The call's id in the arguments of LangChain's callback: the only id of a failed tool."""
     fields = parsed_unless_cut(value)
     keywords = (
         fields.get("kwargs") if isinstance(fields, Mapping) and "input_str" in fields else None

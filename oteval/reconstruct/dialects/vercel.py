@@ -1,8 +1,8 @@
 """Vercel AI SDK: ``ai.operationId`` (versions 3 to 6) and the scope ``gen_ai`` (version 7).
 
-Until version 6 a root such as ``ai.generateText`` holds model calls (``….doGenerate``,
+Until version 6 a root such as ``ai.generateText`` contains model calls (``….doGenerate``,
 ``….doStream``) with messages in the SDK's own form, and ``ai.toolCall`` spans. Version 7 writes the
-current GenAI conventions; its root puts the final text before the calls that led to it, so only
+current GenAI conventions. Its root puts the final text before the calls that led to it, so only
 the text of a root's answer is read. Read from captures and from https://github.com/vercel/ai
 (``packages/otel``; documented at https://ai-sdk.dev/docs/ai-sdk-core/telemetry).
 """
@@ -190,7 +190,7 @@ def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
 
     Args:
         value: A list of messages, a single one, or a text.
-        span: The span that holds it.
+        span: The span that contains it.
         role: The role of messages without one.
     """
     if isinstance(value, str):

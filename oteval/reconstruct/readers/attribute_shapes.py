@@ -1,8 +1,8 @@
 """The meaning of an unknown dialect's attributes, by the words of their names.
 
-`shape_of` gives the attributes of a span by meaning: messages sent and received, a tool's name,
-arguments and result, the model, the kind of the operation. A span of a request or a query has none,
-and neither have settings, templates and counts.
+`shape_of` returns the attributes of a span by meaning: messages sent and received, a tool's name,
+arguments and result, the model, the kind of the operation. A span of a request or a query has none;
+neither do settings, templates and counts.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...model import Span, count_of
 __all__ = ["Shape", "shape_of", "token_attributes", "words_of"]
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-# First words of attributes whose spans are requests, queries and jobs, whatever else they hold.
+# First words of attributes whose spans are requests, queries and jobs, whatever else they contain.
 _INFRASTRUCTURE = frozenset(
     {
         *("asgi", "aws", "celery", "cloudevents", "code", "db", "faas", "feature", "graphql"),
         *("http", "log", "messaging", "rpc", "sql", "url"),
     }
 )
-# Words by which an attribute is a setting, or tells about a value that it does not hold.
+# Words that mark an attribute as a setting, or as a description of a value that is elsewhere.
 _SETTINGS = frozenset(
     {
         *("config", "configuration", "default", "env", "hash", "metadata", "option", "options"),
@@ -71,8 +71,8 @@ class Shape(NamedTuple):
 
     Attributes:
         span: The span.
-        values: The values by name; a list that is spelled out in indexed names has that before the
-            index.
+        values: The values by name. If indexed names spell out a list, its name is the part before
+            the index.
         keys: The names of each meaning.
     """
 

@@ -18,7 +18,7 @@ from ...messages import active
 __all__ = ["FEW_KEYS", "FlatLists", "NamedAttributes", "has_prefix", "named", "nested"]
 
 FEW_KEYS = 64
-"""A span with more attributes holds lists, under names that differ from span to span."""
+"""A span with more attributes has lists, under names that differ from span to span."""
 # How many lists of each prefix are compared: a trace may interleave the calls of several agents.
 _RECENT = 16
 _MAX_DIGITS = 9

@@ -25,9 +25,9 @@ def call_gaps(span: Span, keys: tuple[str, ...], switch: str, failure: str = "")
 
     Args:
         span: The span.
-        keys: The attributes that hold content.
+        keys: The attributes with content.
         switch: The setting that makes the emitter write content.
-        failure: Why the call failed, if a field of the dialect says so.
+        failure: Why the call failed, if a field of the dialect has the reason.
     """
     failures = [gap("model_call_failed", span.span_id, reason=failure)] if failure else []
     return spans.attribute_gaps(span, keys, switch) + (failures or spans.model_failure(span))

@@ -146,7 +146,7 @@ def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
 
 
 def _calls(fields: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """A message's calls, from the first attributes that hold any."""
+    """A message's calls, from the first attributes that contain any."""
     calls = [call.get("tool_call", call) for call in mappings_of(fields.get("tool_calls"))]
     if not calls:
         calls = [part["tool_call"] for part in parts if isinstance(part.get("tool_call"), Mapping)]
@@ -190,7 +190,7 @@ class _Answered(NamedTuple):
 
 
 def _with_each_result(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The messages, with a merged result of several calls split into one result each."""
+    """The messages, where a merged result of several calls is split into one result each."""
     cache = active()
     if cache and items:
         answered = cache.fold(_answered, items, _answered)
@@ -223,7 +223,7 @@ def _given(
 
 
 def _is_merged(item: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the only result of several calls has the last one's id.
+    """Whether the only result of several calls has the last call's id.
 
     Each result overwrote the one before.
     """
@@ -235,7 +235,7 @@ def _results(content: Any, calls: Sequence[Mapping[str, Any]]) -> list[Mapping[s
     """A result for each call.
 
     If there are as many parts as calls, the parts are the results, in order. A text cannot be
-    split: then only the tools' spans hold each result.
+    split: then only the tools' spans contain each result.
     """
     parts = content if isinstance(content, list) and len(content) == len(calls) else None
     contents: Sequence[Any] = [[part] for part in parts] if parts else [_UNKNOWN] * len(calls)
@@ -293,7 +293,7 @@ def cut_arguments(span: Span, sent: Sequence[Message], received: Sequence[Messag
 
 
 def _cut_calls(previous: tuple[str, ...] | None, messages: Sequence[Message]) -> tuple[str, ...]:
-    """The names of calls with cut arguments, previous ones and those in messages."""
+    """The names of calls with cut arguments: previous calls, and calls in messages."""
     cut = [
         call.name
         for message in messages

@@ -31,7 +31,7 @@ _TEXTS = ("text", "response", "completion", "output_text", "generated_text")
 
 
 def request(span: Span) -> list[Message]:
-    """The messages that a span's raw request holds."""
+    """The messages in a span's raw request."""
     value = _value(span, INPUT)
     if isinstance(value, Mapping):
         fields = _request(value)

@@ -59,7 +59,7 @@ def attribute_gaps(
 
     Args:
         span: The span.
-        keys: The attributes that hold content.
+        keys: The attributes with content.
         switch: The setting that makes the emitter write the content.
         content: The attributes, if events and log records add to the span's own.
     """
@@ -95,13 +95,13 @@ def model_failure(span: Span) -> list[Gap]:
 
 
 def _has_finished(span: Span) -> bool:
-    """Whether a span says that the model finished its answer."""
+    """Whether a span reports that the model finished its answer."""
     reasons = finish_reasons(span)
     return bool(reasons) and ANSWERED.issuperset(reasons)
 
 
 def was_cut(span: Span) -> bool:
-    """Whether a span says that an error ended the model's answer.
+    """Whether a span reports that an error ended the model's answer.
 
     The partial answer does not belong to the conversation: the client retries or gives up.
     """
@@ -145,7 +145,7 @@ def not_captured(
 
     Args:
         span: The span.
-        messages_by_key: The messages that were read, by the attribute that should hold them.
+        messages_by_key: The messages that were read, by the attribute that should contain them.
         switch: The setting that makes the emitter write content.
         gaps: The call's other gaps; if one of them explains the loss, no gap is returned.
     """

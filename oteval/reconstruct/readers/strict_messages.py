@@ -2,7 +2,7 @@
 
 `oteval.messages` accepts an unknown field of a message. Here, an unknown field means that the
 value may have another form, and nothing of it is read. Messages and responses may have only the
-listed fields: any other might hold a call.
+listed fields: any other might contain a call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOOL_NAME = re.compile(r"[A-Za-z_][\w.\-/]*")
 
 
 class Reading(NamedTuple):
-    """Messages that an attribute holds.
+    """Messages in an attribute.
 
     Attributes:
         messages: The messages.
@@ -104,7 +104,7 @@ def sent(value: Any, span: Span) -> Reading | None:
 
 
 def answers_of(values: Sequence[Any], calls: Sequence[Any], span: Span) -> list[Reading | None]:
-    """The answers in a span's attributes; calls beside a text belong to it.
+    """The answers in a span's attributes; a text and its calls are one answer.
 
     Args:
         values: The values of the attributes of answers.
@@ -202,7 +202,7 @@ def _is_known_item(item: Any) -> bool:
 
 
 def _is_envelope(inner: Any) -> bool:
-    """Whether a choice or a candidate holds a message."""
+    """Whether a choice or a candidate contains a message."""
     return isinstance(inner, Mapping) and _MESSAGE_FIELDS.issuperset(inner)
 
 

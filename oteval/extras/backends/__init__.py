@@ -1,12 +1,12 @@
 """Other people's trace backends: traces come from them, and scores go back to them.
 
-- `interface` holds the values and protocols that every backend shares: `TraceSource` returns pages
+- `interface` has the values and protocols that every backend shares: `TraceSource` returns pages
   of spans, `AnnotationTarget` takes annotations.
 - `json_api` sends requests: keys, retries, limits of rate and size, errors in one line.
 - One module for each backend: `phoenix`, `mlflow`, `langfuse`, `langsmith`, `clickhouse`,
-  `jaeger`, `tempo`; `*_spans` reads the spans of those that do not answer in OTLP's form.
+  `jaeger`, `tempo`. If a backend does not answer in OTLP's form, its `*_spans` reads the spans.
 - `cursor_pages` reads lists behind a cursor; `ids` makes OpenTelemetry's ids.
-- `times` parses times, holds positions by time, and halves ranges.
+- `times` parses times, stores positions by time, and halves ranges.
 - `pull` stores pages together with the position after them; `push` turns scores into annotations.
 - `connections` opens a backend by its name, with its usual environment variables.
 

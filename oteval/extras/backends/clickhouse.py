@@ -87,7 +87,7 @@ class ClickHouse:
         return columns
 
     def _rows(self, table: str, columns: frozenset[str], key: Key) -> tuple[list[Row], bool]:
-        """The rows after a key, and whether they are the last ones."""
+        """The rows after a key, and whether they are the last rows."""
         time, trace_id, span_id = key
         # As numbers, because ClickHouse writes times in the zone of the column or server.
         times = "toString(toUnixTimestamp64Nano(CAST(Timestamp, 'DateTime64(9)'))) AS Timestamp"

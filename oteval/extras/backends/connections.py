@@ -26,9 +26,9 @@ from .tempo import Tempo
 __all__ = ["SOURCES", "TARGETS", "open_source", "open_target"]
 
 SOURCES = ("phoenix", "mlflow", "langfuse", "langsmith", "clickhouse", "jaeger", "tempo")
-"""The backends from which traces are pulled."""
+"""The backends that traces are pulled from."""
 TARGETS = ("phoenix", "mlflow", "langfuse", "langsmith")
-"""The backends to which scores are pushed."""
+"""The backends that scores are pushed to."""
 
 Headers = Mapping[str, str]
 
@@ -59,13 +59,13 @@ class _Address:
 def open_source(
     name: str, url: str | None, headers: Headers, environment: Mapping[str, str]
 ) -> TraceSource:
-    """The backend from which traces are pulled.
+    """The backend that traces are pulled from.
 
     Args:
         name: One of `SOURCES`.
-        url: Its base URL; None takes that of its environment variable, or its usual local one.
+        url: Its base URL; None takes the URL of its environment variable, or its usual local URL.
         headers: Further headers of every request.
-        environment: The environment variables, from which the key comes.
+        environment: The environment variables, which contain the key.
 
     Raises:
         ConfigError: The URL is invalid.
@@ -83,7 +83,7 @@ def open_target(
     timeout: float = 60.0,
     patience: float = 120.0,
 ) -> AnnotationTarget:
-    """The backend to which scores are pushed, one of `TARGETS`; see `open_source`.
+    """The backend that scores are pushed to, one of `TARGETS`; see `open_source`.
 
     Args:
         name: One of `TARGETS`.

@@ -1,7 +1,7 @@
 """Pages of APIs that list a range of time behind a cursor.
 
-The range is fixed when the first page is asked for, and stored with the cursor, so that an
-interrupted pull continues in the same list. A pull that completes an older range then reads on to
+The range is fixed at the request for the first page, and stored with the cursor, so that an
+interrupted pull continues in the same list. If a pull completes an older range, it then reads on to
 the present.
 """
 
@@ -28,12 +28,12 @@ _BAD_REQUEST = 400
 
 
 class CursorRequest(NamedTuple):
-    """A page that is asked for.
+    """A page to request.
 
     Attributes:
         begin_ns: The start of the range.
         end_ns: Its end.
-        cursor: The cursor by the page before; "" for the first page.
+        cursor: The cursor from the page before; "" for the first page.
         limit: Elements of the page at most.
         once: Statuses after which the request is not sent again.
     """
@@ -57,7 +57,7 @@ def cursor_pages(
 
     Args:
         api: The API, for errors.
-        position: That of an earlier page, or only ``since_ns``.
+        position: The position of an earlier page, or only ``since_ns``.
         now_ns: The end of the newest range.
         limit: Elements of a page; halved while the backend cannot answer.
         fetch: Returns a page.
@@ -104,8 +104,8 @@ def spans_of(
 ) -> tuple[list[Span], list[str]]:
     """The spans of a page, and the problems.
 
-    An element without an end is left to the next pull, which reads the last hour again; one that
-    began before that hour is taken as it is.
+    An element without an end is left to the next pull, which reads the last hour again. If it
+    began before that hour, it is taken as it is.
 
     Args:
         items: The elements.

@@ -1,7 +1,7 @@
 """Ids of OpenTelemetry for the ids of other systems.
 
-Both directions must give the same result everywhere, because scores go back to the spans that were
-read: an id is kept where it has the right form, and derived from the other id alone elsewhere.
+Both directions must return the same result everywhere, because scores go back to the spans that
+were read. So an id is kept if it has the right form; else it is derived from the other id alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _HEX = {size: re.compile(rf"[0-9a-f]{{{size}}}").fullmatch for size in (16, 32)}
 
 
 def trace_id_of(text: str) -> str:
-    """32 hex digits: the id itself, those of a UUID, or a hash of any other text."""
+    """32 hex digits: the id itself, the digits of a UUID, or a hash of any other text."""
     return _hex_of(text, 32)
 
 
 def span_id_of(text: str) -> str:
-    """16 hex digits: the id itself, the last ones of a UUID, or a hash of any other text.
+    """16 hex digits: the id itself, the last digits of a UUID, or a hash of any other text.
 
     The first half of a UUID of version 7 is a time, which spans of one trace may share.
     """

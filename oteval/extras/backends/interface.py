@@ -57,7 +57,7 @@ class TraceSource(Protocol):
 
         Args:
             project: One of `projects`.
-            position: That of an earlier page, or only ``since_ns``.
+            position: The position of an earlier page, or only ``since_ns``.
 
         Raises:
             BackendError: The backend refuses a request, or its answer cannot be read.

@@ -1,7 +1,7 @@
 """Jaeger: traces from the HTTP API of its query service.
 
 API: https://www.jaegertracing.io/docs/latest/apis/. A search returns whole traces of a service in a
-range of time, the newest ones first and at most `limit`. A range with more traces is halved.
+range of time: the newest traces first, and at most `limit`. A range with more traces is halved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Jaeger"]
 
 _LIMIT = 200
 _US = 1000
-# Ranges of one microsecond in a row, of which a day would never end.
+# The most ranges of one microsecond in a row: a day of them would never end.
 _MOST_SMALLEST = 1000
 # A smaller range may succeed: the answer is too large, or takes too long.
 _SMALLER = frozenset({408, 413, 500, 504})
@@ -81,7 +81,7 @@ class Jaeger:
         self._api.close()
 
     def _search(self, service: str, begin: int, until: int) -> list[Object] | None:
-        """The traces of a range (µs), or None if a smaller range must be asked for."""
+        """The traces of a range (µs), or None if a smaller range is needed."""
         can_halve = until - begin > 1
         query = [("service", service), ("start", str(begin)), ("end", str(until))]
         try:

@@ -28,7 +28,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 MAX_ANSWER = 256 << 20
 # An answer that arrives at a reasonable rate may take this many times the timeout.
 _LONG_ANSWER = 10
-# Characters of an error that are searched for credentials, and that are shown.
+# Characters of an error that are searched for credentials, and characters that are shown.
 _ERROR_READ, _ERROR_SHOWN = 4000, 200
 
 
@@ -42,8 +42,8 @@ class JsonApi:
         product: The backend's name, for messages.
         headers: Headers of every request, perhaps with a key.
         key_hint: The remedy when the key is missing or wrong.
-        timeout: Seconds in which an answer has to come; up to ten times as long for a long answer,
-            while it arrives at a reasonable rate.
+        timeout: Seconds until an answer must arrive. A long answer may take up to ten times as
+            long, while it arrives at a reasonable rate.
         patience: Seconds for which a request is retried while the backend is busy or away.
         sleep: Waits a number of seconds.
 
@@ -132,7 +132,7 @@ class JsonApi:
         Args:
             text: The error. Texts of the backend in it come from `quoted`.
             status: The HTTP status.
-            retry_after: Seconds that the backend asks to wait.
+            retry_after: Seconds that the backend requests to wait.
         """
         line = " ".join(printable(text).split())
         return BackendError(f"{self.url}: {line}", status, retry_after=retry_after)
@@ -143,7 +143,7 @@ class JsonApi:
         return shown_name(safe[: 2 * _ERROR_SHOWN], _ERROR_SHOWN)
 
     def foreign(self, detail: str = "") -> BackendError:
-        """The error for an answer that the backend's API does not give.
+        """The error for an answer that does not follow the backend's API.
 
         Args:
             detail: The fault in it.
@@ -158,7 +158,7 @@ class JsonApi:
         """Turn the exceptions of a block that reads an answer into an error of one line.
 
         Raises:
-            BackendError: A value is missing, or has another type or form than the API gives it.
+            BackendError: A value is missing, or has another type or form than in the API.
         """
         try:
             yield

@@ -27,7 +27,7 @@ __all__ = ["Langfuse"]
 
 _PAGE = 500
 _IDS = 1000
-# Scores that are asked for at once: their ids are in the URL, and 100 is the largest page.
+# Scores that are requested at once: their ids are in the URL, and 100 is the largest page.
 _ASKED = 50
 _FIELDS = "core,basic,time,io,metadata,model,usage,prompt,trace_context"
 _MISSING = 404
@@ -38,7 +38,7 @@ Object = Mapping[str, Any]
 
 
 class Langfuse:
-    """A Langfuse project, that of the keys: a `TraceSource` and an `AnnotationTarget`.
+    """The Langfuse project of the keys: a `TraceSource` and an `AnnotationTarget`.
 
     Args:
         api: Its API.
@@ -195,7 +195,7 @@ def _score_id(annotation: Annotation) -> str:
 
 def _place(observation: Object) -> dict[str, Any]:
     environment = observation.get("environment")
-    # Langfuse keeps names that begin so for itself, and refuses them.
+    # Langfuse reserves names that begin like this, and refuses them.
     is_own = isinstance(environment, str) and not environment.startswith("langfuse")
     return {
         **({"environment": environment} if is_own and environment else {}),

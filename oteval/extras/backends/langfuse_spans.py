@@ -112,7 +112,7 @@ def _text(value: Any) -> str:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """An object that may be given as JSON text."""
+    """An object that may be JSON text."""
     if isinstance(value, str):
         try:
             value = loads(value)

@@ -29,9 +29,9 @@ __all__ = ["LangSmith"]
 _PAGE = 100
 _IDS = 1000
 _PROJECTS = 100
-# Projects in which a trace is looked for at once.
+# Projects where a trace is looked for at once.
 _SEARCHED = 20
-# Runs whose feedback is asked for at once: their ids are in the URL.
+# Runs whose feedback is requested at once: their ids are in the URL.
 _ASKED = 25
 _FEEDBACK = 100
 _MISSING, _CONFLICT = 404, 409

@@ -20,7 +20,7 @@ SELECTED = (
     *("INPUTS", "OUTPUTS", "PARENT_RUN_IDS", "TRACE_ID", "THREAD_ID", "TAGS"),
     *("PROMPT_TOKENS", "COMPLETION_TOKENS", "TOTAL_TOKENS"),
 )
-"""The fields of runs that are asked for."""
+"""The fields of runs to request."""
 _METADATA = "langsmith.metadata"
 _TOKENS = {
     "prompt_tokens": "gen_ai.usage.input_tokens",

@@ -1,7 +1,7 @@
 """MLflow: traces from its tracking server's REST API, and scores as feedback on spans.
 
 API: https://mlflow.org/docs/latest/api_reference/rest-api.html, and ``mlflow/server/handlers.py``
-of MLflow 3.17. The API lists traces by the time at which they began.
+of MLflow 3.17. The API lists traces by the time when they began.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["MLflow"]
 
 _EXPERIMENTS = 1000
 _PAGE = 100
-# Traces that are asked for at once: their ids are in the URL.
+# Traces that are requested at once: their ids are in the URL.
 _ASKED = 25
 # A smaller request may succeed: the answer is too large, or takes too long.
 _SMALLER = frozenset({408, 413, 500, 504})
@@ -102,8 +102,8 @@ class MLflow:
                 missing += [] if annotation.is_withdrawal else [annotation]
             elif self._write(trace_id, annotation, stored[trace_id], report):
                 created.add(trace_id)
-        # MLflow chooses the ids: another push may have created the same assessments. The one that
-        # created its own last sees both here.
+        # MLflow chooses the ids: another push may have created the same assessments. The push that
+        # created its assessments last sees both here.
         self._stored(sorted(created))
         report.unknown += len(missing)
         return missing
@@ -151,7 +151,7 @@ class MLflow:
         return spans, problems
 
     def _traces(self, ids: Sequence[str], problems: list[str]) -> Iterator[Object]:
-        """Yield traces with their spans; ask for fewer at once while that fails."""
+        """Yield traces with their spans; request fewer at once while that fails."""
         query = [("trace_ids", trace_id) for trace_id in ids]
         try:
             answer = self._api.get(
@@ -173,7 +173,7 @@ class MLflow:
         yield from traces
 
     def _stored(self, ids: Sequence[str]) -> dict[str, dict[Key, Object]]:
-        """The assessments, by their key, of those traces that MLflow has.
+        """The assessments, by their key, of the traces that MLflow has.
 
         Of several with one key, the oldest stays; the others are removed.
         """

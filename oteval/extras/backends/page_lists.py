@@ -1,4 +1,4 @@
-"""Lists that a backend returns page by page, each with a cursor for the next one.
+"""Lists that a backend returns page by page, each with a cursor for the next page.
 
 A backend, or a proxy in front of it, may return the same cursor or the same page again and again.
 Then a pull ends with an error. A list ends when its cursor is empty.
@@ -17,11 +17,11 @@ __all__ = ["Listed", "PageGuard", "all_elements", "cursor_of", "objects_of", "te
 
 Object = Mapping[str, Any]
 Listed = tuple[Sequence[Object], str]
-"""The elements of a page, and the cursor of the next one; "" for the last."""
+"""The elements of a page, and the cursor of the next page; "" for the last page."""
 
 # Pages in a row without an element. Some backends search a part of their data for each page.
 _MOST_EMPTY = 200
-# Pages of a list that is read whole, such as that of all projects.
+# Pages of a list that is read whole, such as the list of all projects.
 _MOST_PAGES = 10_000
 _IDS = ("id", "name")
 
@@ -43,7 +43,7 @@ class PageGuard:
         """Note a page.
 
         Args:
-            elements: Its elements, without those that are known to come twice.
+            elements: Its elements, without elements that are known to come twice.
             cursor: The cursor of the next page, "" for none.
 
         Raises:
@@ -97,10 +97,10 @@ def objects_of(value: Any, *, is_optional: bool = False) -> list[Object]:
 
     Args:
         value: The value.
-        is_optional: Whether null stands for an empty list.
+        is_optional: Whether null means an empty list.
 
     Raises:
-        TypeError: The value is another one.
+        TypeError: The value is of another type.
     """
     if is_optional and value is None:
         return []
@@ -127,7 +127,7 @@ def text_of(value: Any) -> str:
     """A text that is not empty, such as a name or an id.
 
     Raises:
-        TypeError: The value is another one.
+        TypeError: The value is of another type.
     """
     if isinstance(value, str) and value:
         return value

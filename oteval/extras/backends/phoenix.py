@@ -1,7 +1,7 @@
 """Arize Phoenix: spans from its REST API, and scores as span annotations.
 
-API: https://arize.com/docs/phoenix/sdk-api-reference/rest-api. Spans are read in the order in which
-Phoenix inserted them, so that a later pull finds all newer ones, whenever they began.
+API: https://arize.com/docs/phoenix/sdk-api-reference/rest-api. Spans are read in the order of their
+insertion into Phoenix. So a later pull finds all newer spans, whenever they began.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Phoenix"]
 
 _PAGE = 500
 _PROJECTS = 200
-# Spans whose annotations are asked for at once: their ids are in the URL.
+# Spans whose annotations are requested at once: their ids are in the URL.
 _ASKED = 100
 _ANNOTATIONS = 10_000
 # A smaller page may succeed: the answer is too large, or takes too long.
@@ -149,7 +149,7 @@ class Phoenix:
     def _send(self, annotations: Sequence[Annotation], report: PushReport) -> list[Annotation]:
         """Send annotations; return those whose span Phoenix lacks.
 
-        Phoenix refuses all of a request if it lacks the span of one.
+        Phoenix refuses all of a request if it lacks the span of one annotation.
         """
         if not annotations:
             return []

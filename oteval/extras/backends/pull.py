@@ -50,7 +50,7 @@ def pull(
         store: The store.
         source: The backend.
         since_ns: The start of the oldest spans of a first pull. A later pull continues where the
-            last one ended, unless its `since_ns` is earlier than that of the first.
+            last pull ended, unless its `since_ns` is earlier than the first pull's.
         projects: The projects to read; all when empty.
         on_project: Called when a project is begun, with its report, which is filled later.
         on_progress: Called with the number of spans that were read.

@@ -25,15 +25,15 @@ def push(
 ) -> PushReport:
     """Write the newest score of each evaluator on each run as an annotation of its span.
 
-    A score without a verdict is counted and left out: an error is never a 0. Verdicts that were
-    written before, and that no longer count, are withdrawn: the run has changed since, or the last
-    attempt gave no verdict.
+    A score without a verdict is counted and left out: an error is never a 0. A verdict that was
+    written before and no longer counts is withdrawn, because the run has changed since, or the last
+    attempt returned no verdict.
 
     Args:
         store: The store.
         target: The backend.
         selection: The runs whose scores are written.
-        evaluators: Only scores by these; by all when empty.
+        evaluators: Only scores by these evaluators; by all when empty.
         on_progress: Called with the number of scores done.
 
     Raises:
@@ -69,7 +69,7 @@ def _annotations(scores: Iterable[Score], report: PushReport) -> Iterator[Annota
 
 
 def _withdrawal(verdict: Score, current: Sequence[Score]) -> Annotation:
-    """The withdrawal of a verdict, which names the score that the run has now."""
+    """The withdrawal of a verdict; it names the score that the run has now."""
     score = next(
         (candidate for candidate in current if candidate.evaluator == verdict.evaluator), None
     )

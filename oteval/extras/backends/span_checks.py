@@ -1,6 +1,6 @@
 """Check spans that were read from a backend's own form.
 
-OTLP's decoders check their input. Other APIs return JSON in which any value may stand.
+OTLP's decoders check their input. Other APIs return JSON that may contain any value.
 """
 
 from __future__ import annotations

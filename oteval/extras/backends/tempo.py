@@ -34,7 +34,7 @@ _S = 10**9
 _WIDEST = 86_400
 # A smaller range may succeed: the answer is too large, or takes too long.
 _SMALLER = frozenset({408, 413, 500, 504})
-# Tempo answers so if it dropped a trace, or if a trace is too large.
+# Tempo answers like this if it dropped a trace, or if a trace is too large.
 _MISSING, _TOO_LARGE = 404, 422
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}").fullmatch
 
@@ -93,7 +93,7 @@ class Tempo:
         self._api.close()
 
     def _search(self, query: str, begin: int, until: int) -> list[str] | None:
-        """The ids of a range (s), or None if a smaller range must be asked for."""
+        """The ids of a range (s), or None if a smaller range is needed."""
         can_halve = until - begin > 1
         parameters = [("q", query), ("start", str(begin)), ("end", str(until)), ("spss", "1")]
         limit = self._limit

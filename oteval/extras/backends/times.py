@@ -1,4 +1,4 @@
-"""Times of backends' APIs, and positions of backends that list traces by when they began.
+"""Times of backends' APIs, and positions of backends that list traces by their start.
 
 A trace that arrives late began before traces that were read already. A later pull therefore begins
 an hour before the newest trace of the last complete pull; the store skips repeated spans.
@@ -16,7 +16,7 @@ from .interface import PullPosition
 __all__ = ["OVERLAP_NS", "begin_ns", "halved_ranges", "iso_of", "ns_of", "position_at"]
 
 OVERLAP_NS = 3600 * 10**9
-"""How far before the end of a complete pull the next one begins (ns)."""
+"""How far before the end of a complete pull the next pull begins (ns)."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FRACTION = re.compile(r"\.(\d+)")
@@ -25,7 +25,7 @@ _Found = TypeVar("_Found")
 
 
 def ns_of(text: str) -> int:
-    """An ISO time in nanoseconds; one without a zone is UTC.
+    """An ISO time in nanoseconds; a time without a zone is UTC.
 
     Raises:
         ValueError: The text is not an ISO time.
@@ -45,7 +45,7 @@ def iso_of(ns: int) -> str:
 
 
 def begin_ns(position: PullPosition) -> int:
-    """The time from which a pull reads (ns).
+    """The time where a pull begins to read (ns).
 
     Args:
         position: A position by `position_at`, or only ``since_ns``.
@@ -78,7 +78,7 @@ def halved_ranges(
     Args:
         begin: The start, in any unit.
         end: The end, in the same unit.
-        search: Returns the findings of a range, or None if it is to be halved; a range of one unit
+        search: Returns the findings of a range, or None if it is to be halved. A range of one unit
             cannot be halved.
         widest: The largest width of a range.
 

@@ -1,4 +1,4 @@
-"""Score traces on Apache Spark: `read_traces` and `score` give data frames, `score_files` a folder.
+"""Score traces on Apache Spark: `read_traces` and `score` make data frames, `score_files` a folder.
 
 It needs the extra ``oteval[spark]`` and Java 17 or later. Importing this package needs neither.
 """

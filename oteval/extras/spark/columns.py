@@ -1,4 +1,4 @@
-"""Columns of tables: those of other tables that hold spans, and timestamps beside times in ns.
+"""Columns of other tables that contain spans, and timestamps in addition to times in ns.
 
 Columns of other tables are renamed to those of ClickHouse's ``otel_traces``, whose decoder accepts
 times as timestamps, texts or numbers, attributes as maps, structs or JSON text, and kinds by name.
@@ -65,7 +65,7 @@ def clickhouse_names(columns: Mapping[str, str]) -> dict[str, str]:
 def column_parts(field: str, column: str, schema: StructType) -> tuple[str, ...]:
     """The names that lead to a column, which may be nested: ``resource.attrs``.
 
-    A column of the table whose own name has dots comes before a nested one.
+    A column of the table whose own name has dots comes before a nested column.
 
     Args:
         field: The field that the column is for.
@@ -84,7 +84,7 @@ def column_parts(field: str, column: str, schema: StructType) -> tuple[str, ...]
 
 
 def with_timestamps(rows: DataFrame) -> DataFrame:
-    """Return rows with a timestamp of Spark (us) beside each time in ns."""
+    """Return rows with a timestamp of Spark (us) in addition to each time in ns."""
     from pyspark.sql import functions as sql
 
     added = {
@@ -113,7 +113,7 @@ def _descend(kind: Any, path: str) -> tuple[str, ...] | None:
 
 
 def _leaves(schema: Any, prefix: str = "") -> list[str]:
-    """The columns of a table, and those in its structs."""
+    """The columns of a table, and the columns in its structs."""
     names: list[str] = []
     for name in schema.names:
         names.append(f"{prefix}{name}")

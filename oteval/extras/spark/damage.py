@@ -3,7 +3,7 @@
 Files with a wrong format or without a Parquet footer are found before a job. Damage inside a file
 shows only when it is read. Here all files are read once. Tasks pass over damage and count rows: a
 Parquet file with too few is damaged. Files of lines are read until none fails. Files without damage
-are never read in that way, so a network that fails for a moment loses nothing silently.
+are never read like this, so a network that fails for a moment loses nothing silently.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def damage_of(error: Exception, files: Sequence[SourceFile]) -> dict[str, str]:
 
 
 def _damaged_parquet(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
-    """The Parquet files with fewer rows than their footers say."""
+    """The Parquet files with fewer rows than their footers declare."""
     tables = parquet_tables(session, files, {plain_path(file.path): "" for file in files})
     counts: dict[str, int] = {}
     for frame in (*tables.spans, *tables.logs, *(frame for frame, _ in tables.by_table)):
@@ -71,7 +71,7 @@ def _damaged_parquet(session: SparkSession, files: Sequence[SourceFile]) -> dict
 
 
 def _damaged_lines(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
-    """The files of lines that end a job, by reading them until none does."""
+    """The files of lines that end a job: they are read until none does."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -92,7 +92,7 @@ def _damaged_lines(session: SparkSession, files: Sequence[SourceFile]) -> dict[s
 def _rows_read(frame: DataFrame) -> dict[str, int]:
     """The number of rows of each file; all their columns are read.
 
-    Rows are counted by their numbers, because Spark may give the rows before the damage twice.
+    Rows are counted by their numbers, because Spark may return the rows before the damage twice.
     """
     from pyspark.sql import functions as sql
 

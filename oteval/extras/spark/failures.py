@@ -15,7 +15,7 @@ __all__ = ["SparkFailed", "cause_of", "unreadable_file"]
 _TRACEBACK = "Traceback (most recent call last):"
 _UNREADABLE = re.compile(r"Encountered error while reading file (\S.*?)\.\s+(?:SQLSTATE|$)", re.M)
 _CAUSED_BY = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
-# The call of Py4J, and the stage of a task, which say nothing about the cause.
+# The call of Py4J, and the stage of a task, which do not show the cause.
 _CALL = re.compile(r"^(?:An error occurred while calling \S+\n: |Job aborted due to .*?: )")
 _PACKAGE = re.compile(r"^(?:[a-z][\w]*\.)+(?=[A-Z])")
 _FRAME = re.compile(r"^(?:at |\.\.\. \d+ more|JVM stacktrace:|Driver stacktrace:)")
@@ -46,7 +46,7 @@ def cause_of(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    """All that an error says, with the stack of the JVM, which a session may hide."""
+    """The whole text of an error, with the stack of the JVM, which a session may hide."""
     text, stack = str(error), getattr(error, "_stackTrace", None)
     return f"{text}\n{stack}" if stack and stack not in text else text
 
@@ -63,7 +63,7 @@ def _of_python(text: str) -> str:
 
 
 def _of_java(text: str) -> str:
-    """The deepest cause of a Java exception, or one above that repeats it and says more."""
+    """The deepest cause of a Java exception, or a cause above that repeats it with more details."""
     lines = _CALL.sub("", text.strip()).splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
     *above, cause = [first, *_CAUSED_BY.findall(text)]

@@ -39,7 +39,7 @@ class SourceFile(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """The columns and rows of a Parquet file, as its footer tells them.
+    """The columns and rows of a Parquet file, from its footer.
 
     Attributes:
         columns: Its columns with their types, as text.
@@ -53,7 +53,7 @@ class Footer(NamedTuple):
 
 
 def to_address(path: Path) -> str:
-    """The address of a path of this machine, whatever file system Spark takes by default.
+    """The address of a path of this machine, even if Spark's default is another file system.
 
     Special characters are not quoted, because Spark takes them as they are.
     """
@@ -73,7 +73,7 @@ def list_files(session: SparkSession, paths: Sequence[str | Path]) -> list[Sourc
         address = hadoop.fs.Path(to_address(Path(path)) if is_here else str(path))
         try:
             system = address.getFileSystem(settings)
-            # An existing path is not a pattern, even with the characters of one.
+            # An existing path is not a pattern, even with a pattern's characters.
             roots = [system.getFileStatus(address)] if is_here else system.globStatus(address)
             files = sorted(file for root in roots or () for file in _below(system, root))
         except Exception as error:

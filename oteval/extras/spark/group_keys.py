@@ -1,4 +1,4 @@
-"""Keys that find groups of traces that were reconstructed apart and belong together.
+"""Keys that find groups of traces that belong together, but were reconstructed apart.
 
 Two groups that share a key may belong together: another trace continues the messages, or two
 instrumentations recorded one call.
@@ -26,8 +26,8 @@ class GroupKey(NamedTuple):
     Attributes:
         value: A hash.
         group: The number of the group.
-        role: Groups with a key only belong together if one of them has the role 0, or one has 1 and
-            another 2.
+        role: Groups with a key only belong together if one of them has the role 0, or if their
+            roles are 1 and 2.
         first: The begin (ns) of the time when the key counts.
         last: The end of that time.
     """

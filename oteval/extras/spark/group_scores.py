@@ -32,7 +32,7 @@ _PARTS = {
     "key": pa.struct(list(_KEY)),
 }
 OUTPUT: Final = pa.schema([("kind", pa.string()), ("group", _BIG), *_PARTS.items()])
-"""The rows: of each, ``kind`` says which of the last three columns has a value."""
+"""The rows: ``kind`` decides which of the last three columns of a row has a value."""
 
 
 @dataclass(frozen=True)

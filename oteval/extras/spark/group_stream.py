@@ -1,7 +1,7 @@
 """Whole groups of rows from the batches of a task, which come in the order of their groups.
 
-A task holds one batch, and the rows of the group that the batch ends in. The rows of a group are
-held up to a limit. Of a larger group only the first span of each trace is kept.
+A task keeps one batch in memory, and the rows of the batch's last group up to a limit. Of a larger
+group it keeps only the first span of each trace.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 
 __all__ = ["OversizedGroup", "whole_groups"]
 
-# The rows of whole groups from which on they are handed out.
+# When whole groups have this many rows, they are handed out.
 _ROWS = 10_000
-# The bytes that a row has beside its texts, about.
+# The bytes that a row has in addition to its texts, about.
 _ROW_BYTES = 100
 
 
 @dataclass(slots=True)
 class OversizedGroup:
-    """A group with more rows than a task may hold.
+    """A group with more rows than a task may keep in memory.
 
     Attributes:
         number: The group.

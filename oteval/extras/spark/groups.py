@@ -92,7 +92,7 @@ def moved(groups: DataFrame, changes: DataFrame) -> DataFrame:
 def connected_groups(keys: DataFrame) -> dict[int, int]:
     """The groups that may belong together with others, each with the group to be part of.
 
-    Only keys that several groups have come to the driver.
+    The driver receives only keys that several groups have.
 
     Args:
         keys: The fields of `GroupKey` as columns.
@@ -113,7 +113,7 @@ def connected_groups(keys: DataFrame) -> dict[int, int]:
 
 
 def _representatives(sets: Iterable[tuple[_Name, ...]]) -> dict[_Name, _Name]:
-    """Each name with one that all names of its connected sets have."""
+    """Each name with one name that all names of its connected sets share."""
     above: dict[_Name, _Name] = {}
 
     def top(name: _Name) -> _Name:

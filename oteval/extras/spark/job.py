@@ -44,18 +44,19 @@ def score_files(
     """Score files of traces, and write the trajectories and scores to a folder.
 
     The folder is marked as unfinished until all results are written. If the job fails, run it again
-    with the same folder: answers of judges that were written are not asked for again.
+    with the same folder: answers of judges that were written are not requested again.
 
     Args:
         session: The Spark session.
         paths: The files, as for `oteval.extras.spark.read_traces`.
         config: The configuration.
-        out: The folder of results, which the driver and all executors have under the same path;
-            or an address that Spark writes to, such as ``s3a://...``, if no evaluator is a judge.
+        out: The folder of results, which the driver and all executors have under the same path. If
+            no evaluator is a judge, it may be an address that Spark writes to, such as
+            ``s3a://...``.
         base: The folder that paths of the configuration are relative to.
         selection: The runs to score. Its limit does not apply.
         overwrite: Whether to replace results that the folder has.
-        again: Whether to ask judges again, ignoring the answers in the folder.
+        again: Whether to call judges again, ignoring the answers in the folder.
         max_judge_calls: The most requests to judges by all tasks together; None without a limit.
         time_ns: The time of the scores (ns); now by default.
 
@@ -78,7 +79,7 @@ def score_files(
     # Wrong references, prompts and prices are found before Spark begins.
     for prepared in prepare(config, None, base, job=_UNUSED):
         prepared.close()
-    # Before the folder of results is begun, which may be among the paths.
+    # This comes before the folder of results is begun, because it may be among the paths.
     files = list_files(session, paths)
     output = Output.begin(out, overwrite=overwrite, session=session)
     first = _scored_files(
@@ -153,7 +154,7 @@ def _scored_files(
 
 
 class _NoCalls:
-    """Calls of judges that are prepared to check their options, and asked nothing."""
+    """Calls of judges that are prepared to check their options, without any request."""
 
     def of(self, evaluator: str, kind: type[Any], *, again: bool = False) -> None:
         del evaluator, kind, again

@@ -1,8 +1,8 @@
 """Answers of judges in a folder that all executors share, and limits for a whole job.
 
-Each process appends its answers to a separate file, one JSON object a line, and reads those of
-the others before it asks. An answer is synced to the disk before its score is given. The file
-``limits.json`` counts the requests and costs of the job; a process changes it under a lock.
+Each process appends its answers to a separate file, one JSON object a line. Before a request, it
+reads the answers of the others. An answer is synced to the disk before its score is returned. The
+file ``limits.json`` counts the requests and costs of the job; a process changes it under a lock.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FolderCalls:
                 continue
             with path.open("rb") as file:
                 file.seek(start)
-                # The end of a line that is being written, or whose process was killed, is left.
+                # If the last line is being written, or its process was killed, it is left.
                 text = file.read()
             text = text[: text.rfind(b"\n") + 1]
             self._read_to[path.name] = start + len(text)
@@ -119,7 +119,7 @@ def _records(text: bytes) -> Iterator[dict[str, Any]]:
         try:
             yield json.loads(line)
         except ValueError:
-            continue  # the question is asked again
+            continue  # the question is sent again
 
 
 def begin_limits(folder: Path, *, resumes: bool) -> None:
@@ -127,8 +127,8 @@ def begin_limits(folder: Path, *, resumes: bool) -> None:
 
     Args:
         folder: The folder of the calls.
-        resumes: Whether the job continues one that failed, whose counts then stay. Costs that were
-            reserved for answers which never came count as spent.
+        resumes: Whether the job continues a job that failed. Then its counts stay. If costs were
+            reserved for answers that never came, they count as spent.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _limits(folder) as state:

@@ -1,6 +1,6 @@
-"""Ask judges about the runs of a folder of results, on the executors.
+"""Have judges score the runs of a folder of results, on the executors.
 
-Judges come last, so that they are asked about whole runs only, and once. A task reads its runs from
+Judges come last, so that they get only whole runs, and each only once. A task reads its runs from
 the trajectories that were written, and shares answers and limits with all other tasks through the
 folder; see `judge_calls`.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JudgeTask", "judge_scores", "judges_of", "others_of"]
 
-# The runs of a task, and the runs that it holds at once.
+# The runs of a task, and the runs that it keeps in memory at once.
 _TASK_RUNS, _PAGE = 200, 20
 
 
@@ -106,12 +106,12 @@ class JudgeTask:
 
 @lru_cache(maxsize=4)
 def _calls_in(folder: Path) -> FolderCalls:
-    """The calls in a folder, which tasks that this process runs one after another share."""
+    """The calls in a folder; the tasks of this process share them one after another."""
     return FolderCalls(folder)
 
 
 def judge_scores(session: SparkSession, task: JudgeTask) -> DataFrame:
-    """The rows of the scores that judges give.
+    """The rows of the scores by judges.
 
     Args:
         session: The Spark session.

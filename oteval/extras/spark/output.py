@@ -1,6 +1,6 @@
 """Write results to a folder that oteval's commands read; see `oteval.store.result_folder`.
 
-`result_places` tells where the folder may be.
+`result_places` documents where the folder may be.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 CALLS: Final = "judge_calls"
 _DATA = "results-"
-# The rows of a task that writes, and the bytes of a row group, of which readers skip most.
+# The rows of a task that writes, and the bytes of a row group. Readers skip most row groups.
 _TASK_ROWS, _GROUP_BYTES = 100_000, 8 << 20
 # The numbers (`seq`) of two tasks are so far apart.
 _TASK_STEP = 1 << 24
@@ -245,7 +245,7 @@ def write_results(scored: Scored, output: Output) -> None:
 
 
 def write_judge_scores(scores: DataFrame, output: Output) -> None:
-    """Write the scores that judges gave after all others.
+    """Write the scores by judges, which come after all others.
 
     Args:
         scores: Rows of scores.
@@ -254,7 +254,7 @@ def write_judge_scores(scores: DataFrame, output: Output) -> None:
     runs = read_exactly(scores.sparkSession, "parquet", [output.address("trajectories")], {})
     days = runs.select("trajectory_id", "start_ns", "date")
     joined = scores.join(days.withColumn("date", days["date"].cast("string")), "trajectory_id")
-    # The columns of the other scores, with which they are read.
+    # The columns of the other scores, because all are read together.
     joined = with_timestamps(joined)
     _write_table(
         joined,
@@ -293,7 +293,7 @@ def _write_table(
 
 
 def _numbered(batches: Iterable[pa.RecordBatch], first_task: int) -> Iterator[pa.RecordBatch]:
-    """Add the column ``seq``: numbers that no other task gives."""
+    """Add the column ``seq``: numbers that are unique among all tasks."""
     import pyarrow as pa
     from pyspark import TaskContext
 

@@ -1,6 +1,6 @@
 """Parquet files of spans and log records, recognised by the columns that each file has.
 
-Files with the same columns are read together. One that is damaged, or has other columns, becomes
+Files with the same columns are read together. A file that is damaged, or has other columns, becomes
 a problem, and the others are read.
 """
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["SALVAGE", "ParquetTables", "parquet_tables", "read_exactly"]
 
 SALVAGE = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
-"""Options that read the part of a file before its damage, and nothing of one that is missing."""
+"""Options that read the part of a file before its damage, and nothing of a missing file."""
 # Tables made from the spans by `oteval export --parquet`, such as scores-2.parquet.
 _DERIVED = re.compile(r"(?:trajectories|scores)(?:[-_.]?[0-9a-f-]*\d[0-9a-f-]*)?\.")
-# The share of its columns by which a table of oteval is recognised though others are missing.
+# The share of its columns that identifies a table of oteval although others are missing.
 _RECOGNISED = 0.5
 
 
@@ -35,7 +35,7 @@ class ParquetTables(NamedTuple):
 
     Attributes:
         spans: Tables of `SPANS`, with the ``path`` and ``row`` of each row.
-        logs: Tables of `LOGS`, with the same.
+        logs: Tables of `LOGS`, with the same columns.
         by_table: Tables of ClickHouse, to decode, with the same; each with one of its files.
         faults: Why a file cannot be read, by its path.
         rows: The number of rows of each file that can be read.
@@ -127,7 +127,7 @@ def _share(schema: pa.Schema, names: frozenset[str]) -> float:
 
 
 def _misfit(table: DataFrame, schema: pa.Schema, needed: frozenset[str]) -> str:
-    """How the columns of a table differ from those of oteval's, or ""."""
+    """How the columns of a table differ from the columns of oteval's table, or ""."""
     from pyspark.sql.types import BinaryType, IntegralType, StringType
 
     types = {field.name: field.dataType for field in table.schema}
@@ -156,7 +156,7 @@ def _stored(table: DataFrame, schema: pa.Schema) -> DataFrame:
     return table.select(
         *(
             (sql.col(field.name) if field.name in table.columns else sql.lit(None))
-            # A number that is too large becomes a missing one, and its trace has a gap.
+            # A number that is too large becomes a missing number, and its trace has a gap.
             .try_cast(_spark_type(field.type))
             .alias(field.name)
             for field in schema

@@ -1,6 +1,6 @@
 """Files that are not Parquet, for executors to decode.
 
-A small file is read whole, in any format of ``oteval ingest``. A large one of JSON is read as
+A small file is read whole, in any format of ``oteval ingest``. A large file of JSON is read as
 lines, whose parts are decoded in different tasks.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["RawFiles", "raw_files", "union"]
 _WHOLE_BYTES: Final = 32 << 20
 """The size up to which a file is read whole."""
 _MOST_BYTES: Final = 1 << 30
-"""The size up to which a task reads a file whole that cannot be divided into lines."""
+"""If a file cannot be divided into lines, the size up to which a task reads it whole."""
 _GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -106,7 +106,7 @@ def _has_lines(session: SparkSession, file: SourceFile) -> bool:
 def _by_damage(
     files: Sequence[SourceFile], damaged: Mapping[str, str]
 ) -> list[tuple[list[str], Mapping[str, str]]]:
-    """The whole files and the damaged ones, with the options to read them."""
+    """The whole files and the damaged files, with the options to read them."""
     good = [file.path for file in files if plain_path(file.path) not in damaged]
     bad = [file.path for file in files if plain_path(file.path) in damaged]
     return [(paths, options) for paths, options in ((good, {}), (bad, SALVAGE)) if paths]

@@ -1,7 +1,7 @@
 """Spans and log records of rows, and the rows that cannot be read.
 
-A store never has such rows, but files that others wrote may. A trace with one is not scored as if
-the row was not there: its run has a gap that names the row.
+A store never has such rows, but files that others wrote may. A trace with such a row is not scored
+as if the row was missing: its run has a gap that names the row.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NULLABLE = {"input_key", "input", "output_key", "output", "events", "links", "r
 _SPAN_NAMES = [name for name in SPAN_COLUMNS.split(", ") if name not in _NULLABLE]
 _LOG_NAMES = [name for name in LOG_SCHEMA.names if name not in ("seq", "service")]
 NEEDED_OF_SPANS: Final = frozenset((*_SPAN_NAMES, "conversation_id"))
-"""The columns of spans without which no row can be read, or grouped."""
+"""The columns of spans that are necessary to read or group a row."""
 NEEDED_OF_LOGS: Final = frozenset(_LOG_NAMES)
-"""The columns of log records without which no row can be read."""
+"""The columns of log records that are necessary to read a row."""
 
 
 class UnreadableRow(NamedTuple):

@@ -1,6 +1,6 @@
 """Where a job keeps its results: a folder of this machine, or an address that Spark writes to.
 
-A folder must be one that the driver and all executors have under the same path: a disk of one
+If it is a folder, the driver and all executors have it under the same path: a disk of one
 machine, a network disk, or a mounted bucket. An address such as ``s3a://bucket/out`` is written by
 Hadoop's file systems.
 """
@@ -54,7 +54,7 @@ class ResultPlace(Protocol):
         """Create it if it does not exist."""
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it, if it is there."""
+        """Remove a file, or a folder with all its content, if it is there."""
 
     def read(self, name: str) -> Any:
         """The value of a file of JSON, or None."""

@@ -2,8 +2,8 @@
 
 The first pass reconstructs and scores each group of traces that share conversations. It also yields
 the keys that the runs of a group share with runs of other groups that may belong to them. Groups
-with such keys are joined and scored anew, until no key connects two groups. The result equals that
-of a store. `groups` makes the groups, `tasks` distributes them, and the executors run
+with such keys are joined and scored anew, until no key connects two groups. The result equals the
+result of a store. `groups` makes the groups, `tasks` distributes them, and the executors run
 `group_scores`.
 """
 
@@ -44,7 +44,7 @@ GROUP_BYTES = 128 << 20
 class Scored:
     """The results, which Spark computes when they are read or written.
 
-    Beside each time in ns there is a timestamp: ``start_time``, ``end_time`` and ``score_time``.
+    For each time in ns there is also a timestamp: ``start_time``, ``end_time`` and ``score_time``.
 
     Attributes:
         trajectories: Rows of the table ``trajectories``, without ``seq``.
@@ -61,7 +61,7 @@ class Scored:
         return iter((self.trajectories, self.scores))
 
     def release(self) -> None:
-        """Remove the data frames kept for these results, and none that the session keeps otherwise.
+        """Remove the data frames kept for these results, but none that the session keeps otherwise.
 
         The results can be read afterwards, but Spark computes them anew.
         """
@@ -103,12 +103,12 @@ def score(
         base: The folder that paths of the configuration are relative to.
         selection: The runs to score. Its limit does not apply.
         time_ns: The time of the scores (ns); now by default.
-        group_bytes: The most bytes of rows that a task holds of a conversation, or of runs that
-            continue each other. Each trace of a larger one has a run with the gap ``too_large``,
-            which no evaluator passes.
+        group_bytes: The most bytes of rows of a conversation, or of runs that continue each other,
+            that a task keeps in memory. Each trace of a larger one has a run with the gap
+            ``too_large``, which no evaluator passes.
 
     Raises:
-        InputError: A column is missing, or an evaluator needs a store or asks models.
+        InputError: A column is missing, or an evaluator needs a store or calls models.
     """
     _require(config)
     scorer = GroupScorer(
@@ -148,14 +148,15 @@ class _Cache:
         from pyspark import StorageLevel
 
         level = frame.storageLevel
-        # Equal frames share their cache, and one that another has kept is not ours to release.
+        # Equal frames share their cache. If another scoring has kept a frame, it is not ours to
+        # release.
         if not (level.useMemory or level.useDisk):
             kind = StorageLevel.MEMORY_AND_DISK if in_memory else StorageLevel.DISK_ONLY
             self.frames.append(frame.persist(kind))
         return frame
 
     def release(self) -> None:
-        """Keep none any more."""
+        """Release all of them."""
         for frame in self.frames:
             frame.unpersist()
 
@@ -202,7 +203,7 @@ def require_files(config: Config) -> None:
     """Refuse references that are stored in a database.
 
     Raises:
-        InputError: An evaluator has one.
+        InputError: An evaluator has such a reference.
     """
     for settings in config.evaluators:
         if is_in_store(settings.reference):

@@ -1,8 +1,8 @@
-"""The Spark of a command: the session that is there, or one that begins and ends with the command.
+"""The Spark of a command: the session that exists, or a session for the time of the command.
 
 ``--master`` decides where Spark runs, or else ``spark-submit``, a notebook's session or
-``spark-defaults.conf``. A command that runs on this
-machine because nothing else is configured says so.
+``spark-defaults.conf``. If a command runs on this machine because nothing else is configured, it
+reports that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["parse_settings", "spark_session"]
 
 _LOOPBACK = "127.0.0.1"
-# The seconds after which a master that does not answer is given up; Spark itself takes minutes.
+# If a master does not answer in these seconds, it is given up; Spark itself takes minutes.
 _CONNECT = 5.0
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _STANDALONE = "spark://"
@@ -41,7 +41,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
     """The settings of ``--conf KEY=VALUE``.
 
     Raises:
-        InputError: One has no key or no value, or another prefix than ``spark.``.
+        InputError: A setting has no key or no value, or another prefix than ``spark.``.
     """
     settings: dict[str, str] = {}
     for text in texts:
@@ -56,11 +56,11 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
 def spark_session(
     master: str | None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Return the session that is there, or start Spark and stop it at the end of the block.
+    """Return the session that exists, or start Spark and stop it at the end of the block.
 
     Args:
-        master: The address of the cluster's master, or ``local[N]``; None for the one that Spark is
-            configured with, or else this machine.
+        master: The address of the cluster's master, or ``local[N]``. None means the master that
+            Spark is configured with, or else this machine.
         settings: Settings of Spark by key.
 
     Raises:
@@ -94,7 +94,7 @@ def spark_session(
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(f"{address}: {cause_of(error)}") from error
     except TypeError as error:
-        # So Py4J says that a class is missing.
+        # So Py4J reports that a class is missing.
         if "JavaPackage" not in str(error):
             raise
         home = os.environ.get("SPARK_HOME", "")
@@ -106,10 +106,10 @@ def spark_session(
 
 
 def _running_session() -> SparkSession | None:
-    """The session that is there, also one that another thread began.
+    """The session that exists, even if another thread began it.
 
     Raises:
-        InputError: It is one of Spark Connect.
+        InputError: It is a session of Spark Connect.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -124,7 +124,7 @@ def _running_session() -> SparkSession | None:
 
 @contextmanager
 def _used(session: SparkSession, master: str | None, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply settings to a session that is there, for the time of the block.
+    """Apply settings to an existing session, for the time of the block.
 
     Raises:
         InputError: An option cannot be changed any more.
@@ -208,11 +208,11 @@ def _require_java() -> None:
 
 
 def _require_answer(master: str) -> None:
-    """Try the addresses of a standalone master, one of which must accept a connection.
+    """Try the addresses of a standalone master; one address must accept a connection.
 
     Raises:
         InputError: An address has no port.
-        SparkFailed: None accepts.
+        SparkFailed: No address accepts.
     """
     if not master.startswith(_STANDALONE):
         return
@@ -234,7 +234,7 @@ def _require_answer(master: str) -> None:
 
 
 def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
-    """Start Spark; the settings given count more than those for one machine."""
+    """Start Spark; the settings of the caller override the settings for one machine."""
     from pyspark.sql import SparkSession
 
     chosen = {
@@ -247,7 +247,8 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     }
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # Read when the JVM starts: too late where it has said which master is configured.
+        # It is read when the JVM starts. That is too late if the JVM reported the configured
+        # master.
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
         chosen |= {
             "spark.driver.bindAddress": _LOOPBACK,

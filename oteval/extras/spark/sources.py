@@ -1,6 +1,6 @@
 """Read traces from files into rows of spans and log records, and from any table by its columns.
 
-Parquet files are recognised by their columns: those of oteval (an export or the archive), and
+Parquet files are recognised by the columns of oteval (an export or the archive), and of
 ClickHouse's ``otel_traces`` and ``otel_logs``; see `parquet_files`. All other files are read as by
 ``oteval ingest``; see `raw_files`.
 """
@@ -82,8 +82,8 @@ def read_traces(
         paths: Files, folders, or patterns such as ``traces/*.json``: paths of this machine that all
             executors have too, or addresses that Spark reads (``s3a://...``). In a folder, files
             whose names begin with ``.`` or ``_`` are left out.
-        check: Whether to read all files once, to find those that are damaged behind their
-            beginning, which end a job otherwise. `score_files` does so if its first pass fails.
+        check: Whether to read all files once, to find files that are damaged behind their
+            beginning. These end a job otherwise. `score_files` does so if its first pass fails.
 
     Raises:
         InputError: A path has no file, or no file can be read.
@@ -135,7 +135,7 @@ def map_columns(table: DataFrame, columns: Mapping[str, str], source: str = "the
 
     Args:
         table: A row for each span.
-        columns: The column for each field of a span, a key of `spark.FIELDS`; a nested one
+        columns: The column for each field of a span, a key of `spark.FIELDS`; a nested column
             as ``resource.attrs``. ``start`` and ``end`` are timestamps, or numbers (ns);
             ``attributes`` and ``resource`` are maps, structs or JSON text.
         source: The name of the table in problems.

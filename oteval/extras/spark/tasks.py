@@ -32,7 +32,7 @@ def span_rows(spans: DataFrame) -> DataFrame:
 
 
 def with_logs(spans: DataFrame, logs: DataFrame | None) -> DataFrame:
-    """Return rows of spans, and of log records that have a trace: these in a column ``log``.
+    """Return rows of spans, and of log records that have a trace, in a column ``log``.
 
     Args:
         spans: The result of `span_rows`.

@@ -118,7 +118,7 @@ def decode_tables(
 
 
 def _decoded_rows(batch: pa.RecordBatch) -> Iterator[Decoded]:
-    """Yield the content of rows; where they cannot be decoded together, that of each row."""
+    """Yield the content of rows; if they cannot be decoded together, the content of each row."""
     try:
         yield decode_rows(batch, 0)
     except Exception:
@@ -165,7 +165,7 @@ def _decoded(path: str, content: bytes, first: int) -> Iterator[pa.RecordBatch]:
                 first += rows.num_rows
                 yield rows
     except InputError as error:
-        # Nothing can be read; its first problem may be among those of a batch before.
+        # Nothing can be read; its first problem may be among the problems of a batch before.
         if not problems:
             yield from _rows(path, Decoded(problems=[_cause(path, str(error))]), first)
     except Exception as error:

@@ -53,7 +53,7 @@ _UPPER = 1.6
 
 
 def autocorrelations(values: Floats) -> Floats:
-    """The autocorrelations of the lags 0, 1, 2, ...; zeros where all values are equal."""
+    """The autocorrelations of the lags 0, 1, 2, ...; zeros if all values are equal."""
     count = len(values)
     centred = values - values.mean() if count else values
     size = 1 << (2 * max(count, 1) - 1).bit_length()
@@ -65,7 +65,7 @@ def autocorrelations(values: Floats) -> Floats:
 
 
 def autocorrelation_time(values: Floats) -> float:
-    """The autocorrelation time, at least 1; 1 where all values are equal."""
+    """The autocorrelation time, at least 1; 1 if all values are equal."""
     correlations = autocorrelations(_without_slow_variation(values))
     pairs = correlations[1 : 1 + (len(correlations) - 1) // 2 * 2].reshape(-1, 2).sum(axis=1)
     noise = _NOISE * np.sqrt(2.0 / max(len(values), 1))
@@ -144,12 +144,12 @@ def is_unsteady(values: Floats, time: float) -> bool:
 
 
 def window_length(count: int) -> int:
-    """The length of the windows in which slow variation of observations is measured."""
+    """The length of the windows for measuring slow variation of observations."""
     return max(1, count // _WINDOWS)
 
 
 def long_run_ratio(values: Floats) -> float:
-    """The variance of the sum of a window, relative to that of independent values."""
+    """The variance of the sum of a window, relative to independent values."""
     length = len(values) // _WINDOWS
     if not length or (variance := float(values.var())) <= 1e-12:
         return 1.0
@@ -157,7 +157,7 @@ def long_run_ratio(values: Floats) -> float:
 
 
 def _without_slow_variation(values: Floats) -> Floats:
-    """The values minus the means of windows, where windows are long."""
+    """The values minus the means of windows, if windows are long."""
     length = len(values) // _WINDOWS
     if length < _LONG_WINDOW:
         return values

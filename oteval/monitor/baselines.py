@@ -172,7 +172,7 @@ class Baseline:
         """The dispersion of stretches of consecutive observations.
 
         The dependence of neighbours counts in all of them. Slow variation adds to the variance of
-        a sum by the square of its length, up to the windows in which it was measured.
+        a sum by the square of its length, up to the windows of its measurement.
 
         Args:
             counts: The numbers of observations of the stretches.
@@ -359,7 +359,7 @@ def _short(values: Floats, effective: float, span: int, rules: LearningRules) ->
 
 
 def _cautious_time(values: Floats, time: float) -> float:
-    """The autocorrelation time plus its standard error, or 10 where it cannot be seen."""
+    """The autocorrelation time plus its standard error, or 10 if it cannot be seen."""
     if low_runs(values) < _FEWEST_RUNS:
         return max(time, _ASSUMED_TIME)
     return time * (1 + 4 * float(np.sqrt(time / len(values)))) if time > 1.1 else time

@@ -101,7 +101,7 @@ def highest_wealth(gaps: Floats, sizes: Floats, *, allowance: float) -> Floats:
 
 
 def _highest_by_values(gaps: Floats, sizes: Floats, allowance: float) -> Floats:
-    """Let all runs go on by one value at a time, in memory that fits into the cache of a CPU."""
+    """Advance all runs by one value at a time, in memory that fits into the cache of a CPU."""
     runs = gaps.shape[1]
     current_wealth, grown = np.zeros((2, len(sizes), runs))
     highest = np.zeros(runs)
@@ -122,7 +122,7 @@ def _highest_by_values(gaps: Floats, sizes: Floats, allowance: float) -> Floats:
 def _highest_by_stretches(
     gaps: Floats, is_other: npt.NDArray[np.bool_], sizes: Floats, allowance: float
 ) -> Floats:
-    """Let all runs go on by a stretch of the best value, and the value after it, at a time.
+    """Advance all runs by a stretch of the best value, and the value after it, at a time.
 
     A stretch of k best values makes a wealth w into ``falls[k] * w + gains[k]``.
     """

@@ -4,10 +4,10 @@ The guarantee of the e-detector needs values whose mean, given the past, is at l
 means of blocks nearly have it when blocks are longer than the autocorrelation time; longer blocks
 find a drop later. So a block is
 
-- one observation, where the baseline has 60 failures or more and shows no dependence;
-- at least 3, where it has fewer failures, because dependence would be missed too often;
-- 10, where it has fewer than 8 failures, which show nothing (a drop is easy to see there);
-- about two autocorrelation times, where it shows dependence.
+- one observation, if the baseline has 60 failures or more and shows no dependence;
+- at least 3, if it has fewer failures, because dependence would be missed too often;
+- 10, if it has fewer than 8 failures, which show nothing (a drop is easy to see there);
+- about two autocorrelation times, if it shows dependence.
 
 Then the baseline is resampled in stretches longer than its dependence, and bets on block means
 (`bets.py`) run over the result. If more runs raise an alarm than a budget allows, blocks become
@@ -84,7 +84,7 @@ def alarm_share(values: Floats, *, size: int, time: float, floor: float) -> floa
     stretch = max(20, math.ceil(5 * time))
     blocks = max(1, _LENGTH // size)
     drawn = resampled(values, stretch=stretch, size=_RUNS * blocks * size, rng=rng)
-    # Takes a third of the time of `mean` where blocks are short.
+    # This takes a third of the time of `mean` if blocks are short.
     means = (drawn.reshape(-1, size) @ np.full(size, 1 / size)).reshape(_RUNS, blocks).T
     sizes = bet_sizes(floor, reach=max(0.0, float(values.max()) - 1.0))
     highest = highest_wealth(floor - means, sizes, allowance=size / _LEVEL)

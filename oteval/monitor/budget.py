@@ -1,4 +1,4 @@
-"""The budget of false alarms, and how groups that come and go share it.
+"""The budget of false alarms, and how a changing set of groups shares it.
 
 A budget such as ``1 per 30d`` is spent continuously: a detector receives an allowance for every
 observation, and alarms at most with the probability of the sum of its allowances while nothing is

@@ -10,8 +10,8 @@ An alarm is raised by values that are partly low by chance. So the limits are wi
 a single mean and a fixed time: an interval that is valid at any stopping time needs about
 log(1/.05) and half the logarithm of the effective number of observations.
 
-Values of another variance, or dependent ones, divide the log-likelihood by their dispersion: their
-long-run variance relative to independent 0/1 values. It grows with the length of a stretch where
+Values of another variance, or dependent values, divide the log-likelihood by their dispersion:
+their long-run variance relative to independent 0/1 values. It grows with the length of a stretch where
 the mean varies slowly. So a slow variation over weeks does not hide a sudden change near the end.
 
 Sources: Hinkley 1970, "Inference about the change-point in a sequence of random variables"; the

@@ -34,7 +34,7 @@ __all__ = [
 IDLE_NS = 600 * 10**9
 """The time without runs after which a conversation is over."""
 OLDEST_NS = 3600 * 10**9
-"""The age at which a conversation is over."""
+"""The age when a conversation is over."""
 _DAY_NS = 86_400 * 10**9
 # Conversations are remembered for so many days; older runs are ignored.
 _REMEMBERED_DAYS = 30
@@ -277,7 +277,7 @@ class _Conversations:
 
 
 def _observations(runs: _Runs, singles: Ints, closed: _Conversations) -> tuple[pa.Table, pa.Table]:
-    """The observations in the order in which they were decided, and their conversations."""
+    """The observations in the order of their decisions, and their conversations."""
     firsts, members = closed.firsts, closed.members
     lowest = np.lexsort((runs.values[members], closed.owners))[firsts]
     newest = members[firsts + closed.sizes - 1]
@@ -334,7 +334,7 @@ def _open_runs(runs: _Runs, places: Ints) -> pa.Table:
 
 
 def _begins(keys: Hashes) -> Flags:
-    """Which keys differ from the one before."""
+    """Which keys differ from the key before."""
     is_first = np.ones(len(keys), bool)
     is_first[1:] = keys[1:] != keys[:-1]
     return is_first

@@ -98,7 +98,7 @@ class WeeklyCycle:
     def levelled(
         self, relearned: WeeklyCycle, start_ns: int, end_ns: int, traffic: Hours
     ) -> WeeklyCycle:
-        """The cycle raised or lowered to the mean of another one in a period.
+        """The cycle raised or lowered to the mean of another cycle in a period.
 
         Args:
             relearned: The other cycle.
@@ -151,7 +151,7 @@ def fit_hours(hours: Hours, noise: float) -> WeeklyCycle:
 
 
 def may_have_cycle(values: Floats, times: Ints, time: float) -> bool:
-    """Whether values that cover a day give reason to learn from a second one.
+    """Whether values that cover a day are a reason to learn from a second day.
 
     Args:
         values: The observations of a baseline.

@@ -34,7 +34,7 @@ _SEGMENT = 4096  # blocks: an alarm makes the rest of a segment be computed agai
 _RISES = (0.025, 0.05, 0.1, 0.2)
 _RECOVERY = 5_000.0  # observations
 _LARGEST_ALLOWANCE = 1e-4
-"""At most one false alarm in 10,000 observations, also where the budget would allow more because
+"""At most one false alarm in 10,000 observations, even if the budget would allow more because
 there are few: a smaller allowance costs little delay."""
 
 _LONGEST_GAP = 10.0

@@ -189,7 +189,7 @@ def _windows(episode: StoredEpisode, row: GroupRow) -> tuple[RunWindow, RunWindo
     """The periods before and since a change."""
     length = (row.last_ns - row.first_ns) // max(1, row.observations - 1) * _REACH
     since = episode.change_from_ns - max(length, _HOUR_NS)
-    # Runs that came late may be later than the one that raised the alarm.
+    # Runs that came late may be later than the run that raised the alarm.
     until = max(episode.alarm_ns, episode.change_to_ns)
     # A new version has no runs before the change, so runs of other versions count.
     return (

@@ -1,7 +1,7 @@
-"""Families: the versions of an agent, where a monitor groups by version.
+"""Families: the versions of an agent, if a monitor groups by version.
 
-The first version of a family that learns a baseline hands it on to the others. Until then, the
-observations of earlier versions count for the baseline of later ones.
+The first version of a family that learns a baseline passes it on to the others. Until then, the
+observations of earlier versions count for the baseline of later versions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def family_of(group: str, group_by: Sequence[str]) -> str:
 
 
 class Families:
-    """The versions that are learning; none where a monitor does not group by version.
+    """The versions that are learning; none if a monitor does not group by version.
 
     Args:
         rows: The groups that are learning.

@@ -85,7 +85,7 @@ def simulate_group(
         groups: The number of groups that share the budget.
         drops: By how much the mean falls.
         streams: The number of simulated streams.
-        seed: Equal seeds give equal results.
+        seed: Equal seeds lead to equal results.
         report: Receives the number of simulated streams.
 
     Returns:

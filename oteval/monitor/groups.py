@@ -100,7 +100,7 @@ class WatchedSide:
         return {**learned.to_dict(), "state": self.detector.state()}
 
     def share(self, allowance: float) -> None:
-        """Set the budget of false alarms per nanosecond, where the detector has one."""
+        """Set the budget of false alarms per nanosecond, if the detector has a budget."""
         if isinstance(self.detector, EDetector):
             self.detector.spending = allowance
 
@@ -339,7 +339,7 @@ def after_silence(row: GroupRow, times: Any, now_ns: int) -> GroupRow:
 
 
 def recent_mean(before: float | None, count: int, values: Floats) -> float:
-    """An average of all values in which the weight halves every 25 values.
+    """An average of all values whose weights halve every 25 values.
 
     Args:
         before: The average before.

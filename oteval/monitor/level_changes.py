@@ -49,7 +49,7 @@ _MEMORIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 96.0)
 """Hours within which a wandering level forgets its deviation."""
 _WANDERS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 _SHIFTS = (0.0, 0.1, 0.3, 1.0)
-"""Variances of the parts, relative to that of the cells."""
+"""Variances of the parts, relative to the variance of the cells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,7 +271,7 @@ def _nearest(marks: Sequence[StoredMark], episode: StoredEpisode) -> list[Stored
 
 
 def _distinct(value: str) -> str:
-    """A value of a group, cut to a length at which different values stay different."""
+    """A value of a group, cut to a length that keeps different values different."""
     if len(value) <= _LONGEST_VALUE:
         return value
     digest = hashlib.blake2b(value.encode("utf-8", "replace"), digest_size=4).hexdigest()

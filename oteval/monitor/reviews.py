@@ -50,7 +50,7 @@ class ReviewedDetector(EDetector):
         self._hours_due_ns = baseline.end_ns + 2 * _DAY_NS
 
     def update(self, values: Any, times_ns: Any) -> list[Alarm]:
-        """Add observations, and review the baseline where that is due."""
+        """Add observations, and review the baseline if that is due."""
         new, times = np.asarray(values, np.float64), np.asarray(times_ns, np.int64)
         alarms: list[Alarm] = []
         while True:

@@ -54,7 +54,7 @@ class Drop:
 
     Attributes:
         size: The drop of the mean.
-        found: The share of streams in which the rule alerted.
+        found: The share of streams where the rule alerted.
         observations: The mean number of observations until then; None if none was found.
         time_ns: The mean time until then, at the traffic of the history.
         covered: The share of alerts whose interval contains the change; None if none was found.
@@ -89,7 +89,7 @@ class RuleResult:
 
 
 def pass_fail(means: Floats, dependence: float, rng: np.random.Generator) -> Floats:
-    """Return passes (1) and failures (0) with the given means.
+    """Return passes (1) and failures (0) with some means.
 
     With the probability ``dependence``, an observation keeps the value of the observation before;
     otherwise it is drawn anew.
@@ -153,7 +153,7 @@ def simulate(
         streams: The number of simulated streams.
         checks: The observations of a stream after its baseline; a drop begins after a fifth.
         learning: The rules for baselines.
-        seed: Equal seeds give equal results.
+        seed: Equal seeds lead to equal results.
         report: Receives the number of streams that are done.
     """
     observations, times = checked(values, times_ns)
@@ -268,7 +268,7 @@ def _stream(
 def _resampled_by_hour(
     values: Floats, times: Ints, clock: Ints, stretch: int, rng: np.random.Generator
 ) -> Floats:
-    """A sequence of random stretches, each from the time of day where it is put."""
+    """A sequence of random stretches, each from the time of day of its place."""
     day_times = times[: len(times) - stretch + 1] % DAY_NS
     order = np.argsort(day_times, kind="stable")
     times_of_day = clock[::stretch] % DAY_NS

@@ -56,7 +56,7 @@ class Wander:
     error: float = 0.0
 
     def margin(self, hours: float) -> float:
-        """The margin at which the smallest bet does not win by the wander.
+        """The margin that keeps the smallest bet from winning by the wander.
 
         Args:
             hours: The length of the baseline.

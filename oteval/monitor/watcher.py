@@ -290,7 +290,7 @@ class Watcher:
             self._store.monitors.add_learning(learning)
 
     def _learn_due(self, new: dict[str, Observations], reached_ns: int) -> None:
-        """Let groups learn if they have enough observations for an attempt.
+        """Learn the baselines of groups that have enough observations for an attempt.
 
         Args:
             new: The new observations of learning groups, which are not in the store yet.

@@ -105,7 +105,7 @@ def _texts(arguments: Any) -> list[str]:
 
 
 def _question(run: TracedRun) -> str:
-    """The last text that a user said to an agent before its first answer."""
+    """The last text from a user to an agent before its first answer."""
     contents = [m.content for m in run.model_calls[0].input if m.role == "user" and m.content]
     return contents[-1].strip() if contents else ""
 

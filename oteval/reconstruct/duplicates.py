@@ -45,7 +45,7 @@ def call_keys(call: ModelCall) -> Iterator[str]:
 
 
 def answer_key(response_id: str) -> str:
-    """The key of the model call to which a provider assigned this id."""
+    """The key of the model call that has this id of a provider."""
     return f"response {response_id}"
 
 
@@ -381,7 +381,7 @@ def _is_around(outer: Span, inner: Span) -> bool:
 
 
 def _link(group: list[_Recording], *, is_id: bool) -> None:
-    """Link recordings with equal keys, one of which lies within the time of the other.
+    """Link recordings with equal keys if one lies within the time of the other.
 
     Args:
         group: The recordings.

@@ -233,7 +233,7 @@ class Thread:
         return cut_messages
 
     def lay_over(self, sent: Sequence[Entry], overlap: Overlap, floor: int) -> None:
-        """Append the new messages of an input, and complete known ones from it.
+        """Append the new messages of an input, and complete known messages from it.
 
         Args:
             sent: The input.

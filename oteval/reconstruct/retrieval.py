@@ -152,7 +152,7 @@ def _documents(span: Span, emitter: _Emitter) -> tuple[list[RetrievedDocument], 
 
 
 def _read(items: Sequence[Any], span: Span) -> Iterator[RetrievedDocument | None]:
-    """Yield each document, or None where its text is not known."""
+    """Yield each document, or None if its text is not known."""
     for item in items:
         fields = item if isinstance(item, Mapping) else {}
         inner = fields.get("node")  # LlamaIndex's, next to its score

@@ -1,4 +1,4 @@
-"""From a span's attributes to messages: pick the dialect, let it read the span, check the result.
+"""From a span's attributes to messages: pick the dialect, call its reader, check the result.
 
 `read_span` is the entry. The dialect that reads a span is found by the marks that dialects declare
 (`dialect.Dialect`): one lookup of the span's scope, name, attribute names and events, instead of

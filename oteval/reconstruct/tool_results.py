@@ -135,7 +135,7 @@ def _paired(
 
 
 def _paired_by_ids(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed | None:
-    """Return messages with their tool runs where each call has one result and one run by its id.
+    """Return messages with their tool runs if each call has one result and one run by its id.
 
     Returns:
         The result of `complete`; None if anything is missing, repeated or in another order.

@@ -205,7 +205,7 @@ def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sent]) -> 
 
     Args:
         builder: The trajectory.
-        run: The run, the last one of the trajectory.
+        run: The run, which is the last run of the trajectory.
         inputs: The input of each of its model calls.
     """
     if len(builder.runs) == 1:
@@ -314,7 +314,7 @@ def _drop_guess(builder: TrajectoryBuilder, before_ns: int | None = None) -> Non
 
 
 def choose(builder: TrajectoryBuilder, sent: Sequence[Entry]) -> None:
-    """Show the one of several choices that an input continued."""
+    """Show the choice, of several, that an input continued."""
     thread, rewrite = builder.thread, builder.choices
     if rewrite is None or rewrite.at != len(thread.entries) - 1:
         return

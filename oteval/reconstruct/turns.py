@@ -3,7 +3,7 @@
 A turn lasts from the user's question to the answer. Four kinds of runs continue it:
 
 - a run that resumes it after an interrupt, such as a person's approval, perhaps in a later trace;
-- a run to which another agent handed it;
+- a run that another agent handed it to;
 - model calls below no agent that bring results back;
 - the retry of a request that failed.
 
@@ -105,7 +105,7 @@ def is_handed_over(before: TrajectoryBuilder, run: TracedRun) -> bool:
 def _shown_last(run: TracedRun) -> Sequence[Message]:
     """The last answer in a run's first input, if only results follow it.
 
-    Some frameworks write a call there that hands back to the agent.
+    Some frameworks add a call that hands back to the agent.
     """
     sent = run.model_calls[0].input if run.model_calls else ()
     last = next((message for message in reversed(sent) if message.role != "tool"), None)
@@ -215,7 +215,7 @@ def _is_sibling(before: TrajectoryBuilder, run: TracedRun) -> bool:
 def _overlap(last: TracedRun, run: TracedRun) -> bool:
     """Whether a run's model calls began while another run's were still in progress.
 
-    The span of a call may last as long as the agent to which it hands over.
+    The span of a call may last as long as the agent that it hands over to.
     """
     begins = min((c.span.start_ns for c in run.model_calls), default=run.root.span.start_ns)
     unended = {call.span.span_id for call in last.model_calls if call.span.end_ns > begins}

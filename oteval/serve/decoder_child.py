@@ -160,7 +160,7 @@ def _plain_spans(record: Record) -> RequestSpans | None:
 
 
 def _plain_rows(requests: Sequence[RequestSpans]) -> tuple[pa.Table, set[int]]:
-    """The rows of requests, and the indexes of those that must be decoded one by one."""
+    """The rows of requests, and the indexes of requests that must be decoded one by one."""
     left = list(range(len(requests)))
     for _ in range(_MAX_ROUNDS):
         columns, odd = read_columns([requests[index] for index in left])

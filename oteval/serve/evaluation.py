@@ -61,7 +61,7 @@ class FinishedEvaluation:
     Attributes:
         evaluation: The evaluation.
         trajectory: The trajectory.
-        score: The score. Its status says whether the evaluation succeeded, failed or was postponed.
+        score: The score. Its status is that the evaluation succeeded, failed or was postponed.
         cost: The cost (US dollars).
         seconds: The duration.
     """

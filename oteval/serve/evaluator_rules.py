@@ -195,7 +195,7 @@ class EvaluatorRules:
         ]
         live = []
         for settings, evaluator in zip(config.evaluators, prepared, strict=True):
-            # A module is imported only once, so the version must stay that of the imported code.
+            # A module is imported only once, so the version must match the imported code.
             scorer = next(
                 (old.scorer for old in before if old.settings == settings), evaluator.scorer
             )

@@ -201,7 +201,7 @@ class PendingEvaluations:
         return self._count_first_score(evaluation)
 
     def finish(self, finished: FinishedEvaluation, now: int) -> bool:
-        """Take an evaluation that has finished, and schedule the next attempt where one is due.
+        """Take an evaluation that has finished, and schedule the next attempt if one is due.
 
         Returns:
             Whether its trace now waits for no other score.

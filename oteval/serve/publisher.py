@@ -65,7 +65,7 @@ class ScorePublisher:
             _log.error("the events of %d scores are lost: %s", len(events), error)
 
     def release(self, traces: Sequence[str]) -> None:
-        """Let the forwarder send traces, with the scores that they have."""
+        """Make the forwarder send traces, with the scores that they have."""
         forward = self._attach.forward if self._attach is not None else None
         if forward is not None and traces:
             withheld = forward.held(traces)
@@ -73,7 +73,7 @@ class ScorePublisher:
                 forward.release(self._store.scores.on_traces(withheld))
 
     def release_expiring(self, now: int) -> None:
-        """Let the forwarder send the traces whose deadline is near, with the scores they have."""
+        """Make the forwarder send the traces whose deadline is near, with the scores they have."""
         forward = self._attach.forward if self._attach is not None else None
         if forward is not None:
             until = now + min(_AHEAD_NS, forward.deadline_ns // _AHEAD_SHARE)

@@ -1,6 +1,6 @@
 """Reconstruct the traces that have ended.
 
-Traces are reconstructed in batches. Where a batch fails, its traces are tried one by one. A trace
+Traces are reconstructed in batches. If a batch fails, its traces are tried one by one. A trace
 that keeps failing is recorded as ended without trajectories. Large traces and long conversations
 go to a background thread.
 """
@@ -305,7 +305,7 @@ class TraceReconstructor:
     def _queue_long(
         self, ended: Sequence[CompletedTrace], locator: RowLocator
     ) -> tuple[list[CompletedTrace], list[CompletedTrace]]:
-        """Look up each trace's conversation, and queue the long ones for the background.
+        """Look up each trace's conversation, and queue long conversations for the background.
 
         Returns:
             The traces of short conversations, and the traces of long conversations.

@@ -163,7 +163,7 @@ class Scheduler:
         return evaluation.key in self._pending and not is_repeated
 
     def finish(self, finished: Sequence[FinishedEvaluation], now: int) -> None:
-        """Take evaluations that were recorded, and schedule the next attempt where one is due."""
+        """Take evaluations that were recorded, and schedule the next attempt if one is due."""
         self._releasable += [
             outcome.evaluation.trace_id
             for outcome in finished

@@ -95,7 +95,7 @@ class AnnotationClient:
         self._target.close()
 
     def _write(self, annotations: Sequence[Annotation]) -> Sequence[Annotation]:
-        """Write annotations, and leave out those that the backend will never take."""
+        """Write annotations, except for annotations that the backend will never take."""
         if not annotations:
             return ()
         try:
@@ -122,7 +122,7 @@ class ScorePush:
         target: The backend.
         name: Its name, for people and metrics.
         evaluators: Only scores by these evaluators; by all when empty.
-        wait: Seconds for which a score waits for its span.
+        wait: Seconds that a score waits for its span.
         quota: Bytes on disk; from this number on, `feed` takes no more.
         clock: The time (ns).
         threaded: Whether a thread sends; without it, the caller calls `pump`.
@@ -164,7 +164,7 @@ class ScorePush:
     def feed(self, store: Store) -> None:
         """Take the scores that were stored since the last call, as far as there is room.
 
-        A new queue begins with the scores after the present ones, which `oteval push` writes.
+        A new queue begins after the present scores, which `oteval push` writes.
 
         Raises:
             OSError: The queue cannot be written.

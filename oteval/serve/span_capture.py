@@ -6,7 +6,7 @@
     run.score("oteval.yaml")
 
 A span processor is added once to the tracer provider in use, and hands each span to the open
-captures. Where the process has no provider, one is installed.
+captures. If the process has no provider, one is installed.
 
 A span belongs to the same captures as its parent. So agents that an earlier block left running
 stay out of a later block. A span without a known parent belongs to the captures of its context. If
@@ -277,7 +277,7 @@ _Key = tuple[int, int]
 
 
 class _CaptureRegistry:
-    """The open captures, and which of them each span belongs to."""
+    """The open captures, and the captures that each span belongs to."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

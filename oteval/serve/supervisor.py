@@ -117,7 +117,7 @@ class Supervisor:
         await self._ready.wait()
 
     async def stop(self) -> int:
-        """Let the process store the spooled requests and end; return its exit status."""
+        """Make the process store the spooled requests and end; return its exit status."""
         self._stopping = True
         process = self._process
         if process is None or process.returncode is not None:

@@ -1,7 +1,7 @@
 """The tokens in force: the tokens of the file of ``--tokens``, reloaded when it changes.
 
 A file that cannot be read changes nothing: the tokens in force stay, and /readyz has the reason.
-After a typing error, a revoked token must not work again, and nobody must be locked out.
+After a typing error, a revoked token must not work again, and every valid token must still work.
 """
 
 from __future__ import annotations

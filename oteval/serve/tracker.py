@@ -57,7 +57,7 @@ class OpenTrace:
 class TraceTracker:
     """The open traces, and the ended traces that are not recorded in the store yet.
 
-    `take_ended` hands out traces that have ended. For each of them the caller later calls either
+    `take_ended` hands out traces that have ended. For each, the caller later calls either
     `confirm`, when the store has recorded it, or `reopen`, when that failed.
     """
 

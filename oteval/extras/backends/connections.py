@@ -43,7 +43,7 @@ _TEMPO_URL = "http://localhost:3200"
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """Where a backend is, and how to be let in.
+    """The address of a backend, and how to get access.
 
     Attributes:
         url: The base URL.

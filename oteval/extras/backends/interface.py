@@ -24,7 +24,7 @@ class SpanPage:
 
     Attributes:
         spans: The spans.
-        position: The position after them, from which a later pull continues.
+        position: The position after them; a later pull continues there.
         problems: One line for each part that could not be read.
     """
 
@@ -34,7 +34,7 @@ class SpanPage:
 
 
 class TraceSource(Protocol):
-    """A backend from which traces are read.
+    """A backend that traces are read from.
 
     Attributes:
         url: Its base URL without a password, fit for messages.
@@ -46,7 +46,7 @@ class TraceSource(Protocol):
         """The projects to read.
 
         Args:
-            names: The names that the user gave; all projects when empty.
+            names: The names from the user; all projects when empty.
 
         Raises:
             BackendError: A name is unknown, or the backend refuses the request.

@@ -36,7 +36,7 @@ class Jaeger:
     Args:
         api: Its API.
         limit: Traces of a page.
-        clock: The time (ns), up to which traces are read.
+        clock: The time (ns); traces are read up to it.
 
     Attributes:
         url: Its base URL without a password.

@@ -44,7 +44,7 @@ class JsonApi:
         key_hint: The remedy when the key is missing or wrong.
         timeout: Seconds until an answer must arrive. A long answer may take up to ten times as
             long, while it arrives at a reasonable rate.
-        patience: Seconds for which a request is retried while the backend is busy or away.
+        patience: Seconds of retries for a request while the backend is busy or away.
         sleep: Waits a number of seconds.
 
     Attributes:

@@ -43,7 +43,7 @@ class Langfuse:
     Args:
         api: Its API.
         page: Observations of a page; halved while Langfuse cannot answer.
-        clock: The time (ns), up to which observations are read.
+        clock: The time (ns); observations are read up to it.
 
     Attributes:
         url: Its base URL without a password.

@@ -57,7 +57,7 @@ class LangSmith:
     Args:
         api: Its API.
         page: Runs of a page; halved while LangSmith cannot answer.
-        clock: The time (ns), up to which runs are read.
+        clock: The time (ns); runs are read up to it.
 
     Attributes:
         url: Its base URL without a password.
@@ -216,7 +216,7 @@ class LangSmith:
             try:
                 self._api.post("/api/v1/feedback", body)
             except BackendError as error:
-                # Another push wrote it since it was asked for.
+                # Another push wrote it since it was requested.
                 if error.status != _CONFLICT:
                     raise
                 self._change(body)

@@ -147,7 +147,7 @@ class Phoenix:
         return content_by_key
 
     def _send(self, annotations: Sequence[Annotation], report: PushReport) -> list[Annotation]:
-        """Send annotations; return those whose span Phoenix lacks.
+        """Send annotations; return the annotations whose span Phoenix lacks.
 
         Phoenix refuses all of a request if it lacks the span of one annotation.
         """

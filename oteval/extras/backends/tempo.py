@@ -45,7 +45,7 @@ class Tempo:
     Args:
         api: Its API.
         limit: Traces of a search.
-        clock: The time (ns), up to which traces are read.
+        clock: The time (ns); traces are read up to it.
 
     Attributes:
         url: Its base URL without a password.

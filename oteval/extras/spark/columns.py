@@ -1,7 +1,8 @@
 """Columns of other tables that contain spans, and timestamps in addition to times in ns.
 
-Columns of other tables are renamed to those of ClickHouse's ``otel_traces``, whose decoder accepts
-times as timestamps, texts or numbers, attributes as maps, structs or JSON text, and kinds by name.
+Columns of other tables are renamed to the names in ClickHouse's ``otel_traces``. Its decoder
+accepts times as timestamps, texts or numbers, attributes as maps, structs or JSON text, and kinds
+by name.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def clickhouse_names(columns: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         InputError: A field does not exist or is missing, or both ``end`` and ``duration_ns`` are
-            given.
+            set.
     """
     for field in columns:
         if field not in FIELDS:

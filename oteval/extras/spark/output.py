@@ -48,7 +48,7 @@ _DAY = "date_format(timestamp_seconds(CAST(start_ns DIV 1000000000 AS BIGINT)), 
 
 @dataclass(frozen=True)
 class Output:
-    """The place to which a job writes its results.
+    """The place that a job writes its results to.
 
     Attributes:
         place: The place.
@@ -84,7 +84,7 @@ class Output:
 
         Args:
             path: The folder or address; it is created if missing.
-            overwrite: Replace the results that it has. They can be read until the new ones are
+            overwrite: Replace the results that it has. They can be read until the new results are
                 complete.
             session: The Spark session, which an address needs.
 
@@ -103,7 +103,7 @@ class Output:
         return cls(folder, f"{_DATA}{uuid.uuid4().hex[:12]}", resumes=UNFINISHED in names)
 
     def finish(self) -> None:
-        """Replace the results of the place by those of this job, in one step.
+        """Replace the results of the place by the results of this job, in one step.
 
         Raises:
             InputError: The place cannot be written.
@@ -229,7 +229,7 @@ def local_results(path: str | Path, session: SparkSession) -> Iterator[Path]:
 
 
 def write_results(scored: Scored, output: Output) -> None:
-    """Write trajectories and scores as Parquet files, by the day (UTC) on which runs started.
+    """Write trajectories and scores as Parquet files, by the day (UTC) when runs started.
 
     `Output.finish` makes them the results of the folder.
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["RawFiles", "raw_files", "union"]
 
 _WHOLE_BYTES: Final = 32 << 20
-"""The size up to which a file is read whole."""
+"""The largest size of a file that is read whole."""
 _MOST_BYTES: Final = 1 << 30
-"""If a file cannot be divided into lines, the size up to which a task reads it whole."""
+"""The largest size of a file without lines that a task reads whole."""
 _GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 

@@ -74,7 +74,7 @@ def spark_session(
         raise InputError(
             "--engine spark needs PySpark: pip install 'oteval[spark]', and Java 17 or later"
         ) from None
-    # oteval gives PySpark Arrow batches only, never pandas objects.
+    # oteval passes only Arrow batches to PySpark, never pandas objects.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     settings = settings or {}
     address = master or "Spark"
@@ -150,7 +150,7 @@ def _used(session: SparkSession, master: str | None, settings: Mapping[str, str]
 
 
 def _chosen_master(master: str | None, settings: Mapping[str, str]) -> str:
-    """The master on which Spark will run.
+    """The master that Spark will run on.
 
     Raises:
         InputError: Java is missing, or two masters were named.

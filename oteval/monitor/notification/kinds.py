@@ -66,7 +66,7 @@ def deliver(
         destination: The destination.
         key: The id of the notification, which is sent with it.
         now_ns: The time (ns).
-        environment: The variables that settings name; by default those of this process.
+        environment: The variables that settings name; by default this process's variables.
         version: The version of oteval.
 
     Returns:

@@ -3,7 +3,7 @@
 Source: ``agent_framework/observability.py`` of https://github.com/microsoft/agent-framework. It
 follows the current GenAI conventions, with arguments as text. Log records repeat a model call's
 messages, one each; they are read only if the span's own messages are missing or cut. The agent's
-span holds the turn's question and all messages that answer it, including tool messages. A missing
+span has the turn's question and all messages that answer it, including tool messages. A missing
 id or model is written as "unknown".
 """
 

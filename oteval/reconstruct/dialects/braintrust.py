@@ -60,7 +60,7 @@ def _type(span: Span) -> str:
     attributes = span.attributes
     kind = mapping_of(attributes.get(TYPE)).get("type") or attributes.get(TYPE_ALONE)
     if kind is None and "model" in mapping_of(attributes.get(METADATA)):
-        return "llm"  # Older SDKs give model calls no type.
+        return "llm"  # Model calls of older SDKs have no type.
     return kind if isinstance(kind, str) else ""
 
 

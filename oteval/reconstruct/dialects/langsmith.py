@@ -2,7 +2,7 @@
 
 The inputs are in ``gen_ai.prompt`` and the outputs in ``gen_ai.completion``, as JSON: LangChain's
 dumps, or the arguments and results of a traced function. Source: langsmith-sdk's
-``_internal/otel/_otel_exporter.py``. Graph steps and middleware are chains, as are agents; an
+``_internal/otel/_otel_exporter.py``. Graph steps, middleware and agents are chains; an
 agent made by LangChain names itself in ``langsmith.metadata.lc_agent_name``.
 """
 

@@ -188,7 +188,7 @@ def _tool(tool: ToolRun) -> ToolRun:
 
 
 def _arguments(value: Any, names: Sequence[str]) -> Any:
-    """A tool's arguments by name, with unnamed ones in the list "args"."""
+    """A tool's arguments by name, with unnamed arguments in the list "args"."""
     if not isinstance(value, Mapping) or not {"args", "kwargs"} & set(value):
         return value
     positional, keywords = value.get("args"), value.get("kwargs")

@@ -108,7 +108,7 @@ def shape_of(span: Span) -> Shape | None:
 
 
 def _nested(fields: Mapping[str, Any]) -> Any:
-    """The list that indexed names spell out; None where an item is missing."""
+    """The list that indexed names spell out; None if an item is missing."""
     items: dict[str, dict[str, Any]] = defaultdict(dict)
     for path, value in fields.items():
         first, _, inner_path = path.partition(".")

@@ -134,7 +134,7 @@ def _functions(results: Any) -> list[Mapping[str, Any]]:
 
 
 def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
-    """A flat message in OpenAI's form; AutoGen writes the text beside calls as a thought."""
+    """A flat message in OpenAI's form; AutoGen writes the text of calls as a thought."""
     content = fields.get("content")
     parts = mappings_of(fields.get("contents"))
     calls = _calls(fields, parts)
@@ -213,7 +213,7 @@ def _given(
     item: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
 ) -> Sequence[Mapping[str, Any]]:
-    """A message, or the results merged in it, given the messages before and after it."""
+    """A message, or the results merged in it, from the messages before and after it."""
     if item is None:
         return ()
     calls = before.get("tool_calls") if before else None
@@ -225,7 +225,7 @@ def _given(
 def _is_merged(item: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the only result of several calls has the last call's id.
 
-    Each result overwrote the one before.
+    Each result overwrote the result before.
     """
     ids = [call.get("id") for call in calls]
     return len(ids) > 1 and all(ids) and item.get("tool_call_id") == ids[-1]

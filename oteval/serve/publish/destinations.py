@@ -75,7 +75,7 @@ class ScoreDestinations:
         """Close all destinations.
 
         Args:
-            grace: How long (s) to go on sending waiting requests; unsent ones stay on disk.
+            grace: How long (s) to go on sending waiting requests; unsent requests stay on disk.
         """
         for part in (self.events, self.forward, *self.pushes):
             if part is not None:

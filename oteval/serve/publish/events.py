@@ -82,7 +82,7 @@ class EventExporter:
         """Stop exporting.
 
         Args:
-            grace: How long (s) to go on sending waiting events; unsent ones stay on disk.
+            grace: How long (s) to go on sending waiting events; unsent events stay on disk.
         """
         self._queue.close(grace)
 

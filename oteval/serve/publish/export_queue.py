@@ -183,7 +183,7 @@ class ExportQueue:
         """Stop sending, and close the log and the client.
 
         Args:
-            grace: Seconds in which waiting entries are still sent; the others stay on disk.
+            grace: Seconds for sending waiting entries; the others stay on disk.
         """
         until = time.monotonic() + grace
         while self._entries and self.error == "" and time.monotonic() < until:

@@ -51,7 +51,7 @@ class _ForwardedSpans:
 
 
 class _HeldTrace:
-    """The parts of a trace that are held, each with its deadline (ns), the oldest first."""
+    """The waiting parts of a trace, each with its deadline (ns), the oldest first."""
 
     __slots__ = ("parts",)
 
@@ -69,7 +69,7 @@ class Forwarder:
     Args:
         folder: The folder of the queue.
         client: The endpoint.
-        deadline: Seconds for which a span waits for its scores.
+        deadline: Seconds that a span waits for its scores.
         quota: Bytes on disk; from this number on, `has_room` is false.
         clock: The time (ns).
         threaded: Whether a thread sends; without it, the caller calls `pump`.
@@ -226,7 +226,7 @@ class Forwarder:
     def state(self) -> dict[str, Any]:
         """The state for people and metrics."""
         with self._lock:
-            # The trace held first is the oldest, or nearly so.
+            # The trace that has waited longest is the oldest, or nearly so.
             first = next((h.parts[0][0] for h in self._held.values()), None)
             age = 0.0
             if first is not None:
@@ -244,7 +244,7 @@ class Forwarder:
         """Stop forwarding.
 
         Args:
-            grace: Seconds in which released traces are still sent; everything else stays on disk.
+            grace: Seconds for sending released traces; everything else stays on disk.
         """
         self._queue.close(grace)
         self._uptime.close()
@@ -276,7 +276,7 @@ class Forwarder:
         return parsed.without(forwarded_keys) if forwarded_keys else payload
 
     def _hold(self, request: QueuedRequest, parsed: TraceRequest | None) -> None:
-        """Hold the parts of a request that are not sent yet; logs are queued at once."""
+        """Keep the parts of a request that are not sent yet; logs are queued at once."""
         counts: dict[str, int] = {}
         if parsed is not None:
             self._parsed = (request, parsed)

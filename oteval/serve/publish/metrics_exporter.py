@@ -34,7 +34,7 @@ _CUMULATIVE = otlp.AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 class MetricsExporter:
     """Sends the metrics to an OTLP endpoint at intervals, from its own thread.
 
-    A failed request is not retried: the next one has the same totals and newer ones.
+    A failed request is not retried: the next request has the same totals and newer ones.
 
     Args:
         metrics: The metrics.

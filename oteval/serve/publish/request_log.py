@@ -103,7 +103,7 @@ class RequestLog:
         segment_bytes: Bytes of a segment; at this size, a new segment begins.
 
     Attributes:
-        position: Up to where the source was read.
+        position: The position that the source was read up to.
 
     Raises:
         OSError: Another process uses the folder, or it cannot be read or written.

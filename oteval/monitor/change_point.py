@@ -11,8 +11,9 @@ a single mean and a fixed time: an interval that is valid at any stopping time n
 log(1/.05) and half the logarithm of the effective number of observations.
 
 Values of another variance, or dependent values, divide the log-likelihood by their dispersion:
-their long-run variance relative to independent 0/1 values. It grows with the length of a stretch where
-the mean varies slowly. So a slow variation over weeks does not hide a sudden change near the end.
+their long-run variance relative to independent 0/1 values. It grows with the length of a stretch
+where the mean varies slowly. So a slow variation over weeks does not hide a sudden change near the
+end.
 
 Sources: Hinkley 1970, "Inference about the change-point in a sequence of random variables"; the
 quasi-likelihood: McCullagh, Nelder 1989, "Generalized linear models", chapter 9; the limits:

@@ -3,9 +3,8 @@
 Each span's content is one log record whose event is named for the span's scope and whose body is
 ``{"input": {"messages": [...]}, "output": {"messages": [...]}}``. ``output`` contains every
 assistant message, including the history's. Of Strands' span events, only the last of each kind is
-kept. The
-order is rebuilt: results follow the calls with their ids, and a user message follows an answer. The
-rest is a window on the end of the history.
+kept. The order is rebuilt: results follow the calls with their ids, and a user message follows an
+answer. The rest is a window on the end of the history.
 
 Facts: https://github.com/aws-observability/aws-otel-python-instrumentation (``llo_handler.py``).
 """

@@ -1,4 +1,4 @@
-"""The files and modules of an agent: all but Python's library, installed packages and oteval."""
+"""The files and modules of an agent: all except Python's library, installed packages and oteval."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def is_agent_module(name: str) -> bool:
     """Whether a loaded module is part of the agent's code.
 
     Args:
-        name: Its name. The module of a program without a file is.
+        name: Its name. The main module of a program without a file is part of the agent's code.
     """
     module = sys.modules.get(name)
     if module is None:

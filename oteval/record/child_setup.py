@@ -1,9 +1,9 @@
 """The start of instrumentation in a child of `oteval run`, called by its bootstrap.
 
 Each process appends its traces to a file of the run's folder, or exports them directly. The current
-span is carried from process to process. The TRACEPARENT of the shell in which `oteval run` itself
-was started is passed on to the program, but it is not continued: that of a build server would join
-all agents of a build in one trace.
+span is carried from process to process. The TRACEPARENT of the shell that started `oteval run` is
+passed on to the program, but its trace is not continued. The TRACEPARENT of a build server would
+otherwise join all agents of a build in one trace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def start(settings: Mapping[str, Any]) -> None:
     """
     _join_invocation(settings.get("invocation", ""))
     recordings: list[Instrumentation] = []
-    # Functions run in reverse order: this one after that by which the recording ends its export.
+    # Functions run in reverse order: this one runs after the function that ends the export.
     atexit.register(_report_losses, recordings, Path(settings["losses"]))
     with _without_outer_trace(settings["outer_trace"]):
         recording = instrument(
@@ -74,7 +74,7 @@ def _own_file(folder: Path, prefix: str) -> Path:
 
 @contextmanager
 def _without_outer_trace(outer: str) -> Iterator[None]:
-    """Hide the trace in which the whole command was started while a block runs."""
+    """While a block runs, hide the trace that the whole command was started in."""
     is_outer = outer != "" and os.environ.get(_TRACE) == outer
     if is_outer:
         del os.environ[_TRACE]

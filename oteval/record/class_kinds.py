@@ -1,8 +1,8 @@
 """The kinds of values that are instances of classes: enums, dataclasses, models, exceptions.
 
-A recording has the class of such a value by name, and its state. The value is built without calling
-any code of the class: an empty instance, then its attributes. Where the class no longer has the
-recorded fields or members, the value is not restored.
+A recording stores the name of such a value's class, and the value's state. The value is built
+without calling any code of the class: an empty instance, then its attributes. If the class no
+longer has the recorded fields or members, the value is not restored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_CAUSES = 8
 
 
 def main_module() -> str:
-    """The name under which other programs import the module that this one runs."""
+    """The name that other programs import the main module of this program by."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None:
@@ -106,7 +106,7 @@ def _encoded_enum(value: Enum, encode: Encode) -> Any:
             raise UnrestorableValue(f"{class_name(type(value))}: has bits without a name")
         return {"class": class_name(type(value)), "flags": members, "value": value.value}
     payload = {"class": class_name(type(value)), "name": value.name}
-    with suppress(UnrestorableValue):  # the name says which member it is
+    with suppress(UnrestorableValue):  # the name identifies the member
         payload["value"] = encode(value.value)
     return payload
 
@@ -239,7 +239,7 @@ def _encoded_instance(value: Any, encode: Encode) -> Any:
     base = _base_of(cls)
     if base is None:
         return payload
-    # By the methods of the base: the class may have overridden them.
+    # The methods of the base are used, because the class may have overridden them.
     if base is dict:
         plain: Any = dict(dict.items(value))
     elif base in (list, set, frozenset, tuple):

@@ -55,10 +55,10 @@ _redactor: ValueRedactor | None = None
 def redact_content(rules: Iterable[RedactionRule]) -> None:
     """Apply the keys of rules inside of arguments, results and messages, from now on.
 
-    On export they are JSON text, in which only the patterns of rules apply.
+    On export this content is JSON text, and only the patterns of rules apply to it.
 
     Args:
-        rules: The rules, in addition to those of earlier calls.
+        rules: The rules. They are added to the rules of earlier calls.
     """
     global _rules, _redactor
     _rules += tuple(RedactionRule(rule.keys, None, rule.replace) for rule in rules if rule.keys)
@@ -66,7 +66,7 @@ def redact_content(rules: Iterable[RedactionRule]) -> None:
 
 
 def turn_off_content() -> None:
-    """Keep content out of the spans of this process, whatever the environment says."""
+    """Keep content out of the spans of this process, whatever the environment specifies."""
     global _is_off
     _is_off = True
 
@@ -77,7 +77,7 @@ def is_captured() -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to plain JSON; one that cannot be serialised becomes a text about it."""
+    """Convert a value to plain JSON; a value that cannot be serialised becomes a text about it."""
     if value is None or isinstance(value, (bool, int, float)) or type(value) is str:
         return value
     left = _MAX_NODES
@@ -98,7 +98,7 @@ def plain(value: Any) -> Any:
 
 
 def _special(value: Any) -> Any:
-    """Convert a value that is neither a container nor a model to one that JSON has."""
+    """Convert a value that is neither a container nor a model to a value that JSON has."""
     if isinstance(value, (Mapping, list, tuple, set, frozenset)):
         return value
     if isinstance(value, Enum):
@@ -159,7 +159,7 @@ def _json_form(value: Any) -> Any:
     """Convert a value that orjson cannot write.
 
     Raises:
-        TypeError: It takes more than a simple conversion.
+        TypeError: The value needs more than a simple conversion.
     """
     if isinstance(value, (set, frozenset)):
         return list(value)

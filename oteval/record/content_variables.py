@@ -1,7 +1,7 @@
-"""The settings by which instrumentations record the content of messages, or leave it out.
+"""The settings that make instrumentations record the content of messages, or leave it out.
 
-Each family of instrumentations reads other environment variables. A variable that is set
-already is never changed; the doctor reports those that keep content out.
+Each family of instrumentations reads different environment variables. A variable that is already
+set is never changed. The doctor reports the variables that keep content out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .libraries import Library
 __all__ = ["ContentVariable", "content_variables", "hiding_variables", "set_content_variables"]
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-# With content, and without.
+# The values with content, and without content.
 _COMMON: Mapping[str, tuple[str | None, str | None]] = {
     _CAPTURE: ("SPAN_ONLY", "NO_CONTENT"),
     "OTEL_SEMCONV_STABILITY_OPT_IN": ("gen_ai_latest_experimental",) * 2,
@@ -58,12 +58,12 @@ _REPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class ContentVariable:
-    """An environment variable on which the content of spans depends.
+    """An environment variable that the content of spans depends on.
 
     Attributes:
         name: Its name.
         value: Its value; None if it is not set.
-        default: The value that oteval sets where there is none; None if it sets none.
+        default: The value that oteval sets if the variable has none; None if oteval sets no value.
         note: How the value limits the content; "" if it does not.
     """
 
@@ -88,7 +88,7 @@ def content_variables(
 
     Args:
         libraries: The installed libraries.
-        environ: The environment; None for that of the process.
+        environ: The environment; None for the environment of the process.
         capture_content: Whether content is to be recorded.
     """
     environ = os.environ if environ is None else environ

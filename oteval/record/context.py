@@ -1,7 +1,7 @@
 """Context: conversations, the call that a tool runs for, and the span across processes.
 
-Everything is in context variables, where OpenTelemetry has the current span. asyncio copies them
-for each task. `carry_context` makes threads, executors and child processes do the same.
+Everything is in context variables, like OpenTelemetry's current span. asyncio copies them for each
+task. `carry_context` makes threads, executors and child processes do the same.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _KEY = "oteval.conversation_id"
 
 @contextmanager
 def conversation(id: str, *, propagate: bool = True) -> Iterator[None]:  # noqa: A002
-    """Give every span that begins inside the id of a conversation.
+    """Set the id of a conversation on every span that begins inside.
 
     Use it in a ``with`` block or as a decorator, around synchronous and asynchronous code. Spans of
     other instrumentations get the id as well, in the attribute ``gen_ai.conversation.id``.
@@ -64,7 +64,7 @@ def conversation(id: str, *, propagate: bool = True) -> Iterator[None]:  # noqa:
     Args:
         id: The conversation's id.
         propagate: Whether to send the id on to other processes, as W3C baggage. Instrumentations of
-            HTTP clients then send it to every server, also that of the model.
+            HTTP clients then send it to every server, including the model's server.
     """
     token = None
     if HAS_API:
@@ -91,7 +91,7 @@ def in_conversation(id: str, context: Context | None = None, *, propagate: bool 
 
 
 def conversation_of(context: Context | None = None) -> str:
-    """The conversation id of a context, also one from another process; "" without one."""
+    """The conversation id of a context, even if another process set it; "" if there is none."""
     conversation_id = otel_context.get_value(_KEY, context)
     if conversation_id is None:
         conversation_id = baggage.get_baggage(CONVERSATION_ID, context)
@@ -129,8 +129,8 @@ def install_conversation_processor(provider: Any = None) -> None:
     """Let the spans of a tracer provider carry the id of their conversation; safe to repeat.
 
     Args:
-        provider: A provider of OpenTelemetry's SDK; by default the global one. Others are left as
-            they are.
+        provider: A provider of OpenTelemetry's SDK; by default the global one. Other providers are
+            left unchanged.
     """
     provider = provider or trace.get_tracer_provider()
     if provider not in _with_processor and hasattr(provider, "add_span_processor"):
@@ -219,7 +219,7 @@ def take_call_id(name: str) -> str:
 def context_environ() -> dict[str, str]:
     """The environment variables that carry the current span to a child process.
 
-    They are ``TRACEPARENT``, ``TRACESTATE`` and ``BAGGAGE``, as far as there is a value.
+    They are ``TRACEPARENT``, ``TRACESTATE`` and ``BAGGAGE``, each only if it has a value.
 
         subprocess.run(command, env={**os.environ, **oteval.context_environ()})
     """
@@ -231,9 +231,10 @@ def context_environ() -> dict[str, str]:
 
 
 def attach_environ(environ: Mapping[str, str] | None = None) -> None:
-    """Make the span that the environment names the parent of this process's spans.
+    """Make the span named in the environment the parent of this process's spans.
 
-    Call it at the start of a process; `instrument` does. Where a span is current already, it stays.
+    Call it at the start of a process; `instrument` does. A span that is already current stays
+    current.
 
     Args:
         environ: The variables that `context_environ` returned; by default the environment.

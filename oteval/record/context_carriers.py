@@ -1,7 +1,7 @@
 """Carry the context into threads, executors and child processes.
 
-A thread starts with empty context variables, so that the spans of tools that an agent runs in a
-pool would begin new traces. `carry_context` patches:
+A thread starts with empty context variables. Unless these are carried over, the spans of tools that
+an agent runs in a pool begin new traces. `carry_context` patches:
 
 - `threading.Thread.start`, and with it `threading.Timer`,
 - `ThreadPoolExecutor.submit`, and with it ``map`` and ``loop.run_in_executor``,
@@ -95,7 +95,7 @@ def _run_below_parent(
         attach_environ(environ)
         return function(*args, **kwargs)
 
-    # In a new context, as the process may run the tasks of several spans.
+    # In a new context, because the process may run the tasks of several spans.
     return Context().run(run)
 
 
@@ -153,7 +153,7 @@ def _carried(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _start_process(start: Callable[..., Any], process: Any) -> None:
-    """Start a process. A fork has the context; others get it with the target."""
+    """Start a process. A fork has the context; other processes get it with the target."""
     from multiprocessing import get_start_method
 
     target = process._target

@@ -75,7 +75,7 @@ _INPUT: Final = "gen_ai.input.messages"
 AGENT_ANSWER: Final = "gen_ai.output.messages"
 _SYSTEM: Final = "gen_ai.system_instructions"
 _DEFINITIONS: Final = "gen_ai.tool.definitions"
-# Names of options of model APIs whose attribute is named otherwise.
+# Names of options of model APIs whose attribute has a different name.
 _SETTINGS: Final = {
     "max_completion_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
@@ -130,7 +130,7 @@ def agent_returned(value: Any, *, is_closed: bool) -> Attributes:
 
     Args:
         value: The answer.
-        is_closed: Whether it has only the chunks before the consumer left a generator.
+        is_closed: Whether it has only the chunks that a generator yielded before its consumer left.
     """
     if is_closed:
         return {AGENT_RETURNED: "closed"}
@@ -205,8 +205,8 @@ def error_type(error: BaseException) -> Attributes:
 def exception_event(error: BaseException) -> Attributes:
     """The attributes of an exception's event, with the innermost frames of its traceback.
 
-    A deep recursion fails in each of its spans: whole tracebacks would take time and space by the
-    square of its depth.
+    A deep recursion fails in each of its spans: whole tracebacks would take time and space
+    proportional to the square of its depth.
     """
     frames = traceback.format_exception(error, limit=-_MAX_FRAMES)
     return {
@@ -228,7 +228,7 @@ def model_call_start(model: str, provider: str, operation: str) -> Attributes:
 
 
 def setting_attributes(settings: Mapping[str, Any]) -> Attributes:
-    """The attributes of a request's options, as far as the conventions have one."""
+    """The attributes of a request's options, as far as the conventions define them."""
     attributes: Attributes = {}
     for key, value in settings.items():
         name = _SETTINGS.get(key, key)

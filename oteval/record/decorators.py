@@ -1,7 +1,7 @@
 """`@oteval.agent` and `@oteval.tool`: spans around the functions of an agent without a framework.
 
 Both accept functions, coroutine functions, generators and async generators, methods, static and
-class methods, partials and callable objects, and give back the same kind. The span of a generator
+class methods, partials and callable objects, and return the same kind. The span of a generator
 lasts as long as its iteration. Exceptions are recorded and go on unchanged.
 """
 
@@ -71,10 +71,10 @@ def agent(
         description: A description; by default the first line of the docstring.
         version: The agent's version.
         input: The question: the name of a parameter, or a function that returns it when it is
-            called with the same arguments. By default a parameter with messages, then one named
-            like ``question`` or ``prompt``, then the first text, then all arguments as JSON.
-        output: Returns the answer when called with the return value. By default the return value:
-            a text, messages, or a model's response; any other value as JSON.
+            called with the same arguments. By default a parameter with messages, then a parameter
+            named like ``question`` or ``prompt``, then the first text, then all arguments as JSON.
+        output: Returns the answer when called with the return value. By default the answer is the
+            return value: a text, messages, or a model's response; any other value as JSON.
         conversation: The name of the parameter with the conversation's id.
         capture_content: Whether to record the question and the answer.
     """
@@ -296,7 +296,7 @@ def _decorated(function: F, begin_of: _MakeBegin) -> F:
         begin_of: Makes the function that begins the invocations of a plain function.
 
     Raises:
-        TypeError: It is a class, or cannot be called.
+        TypeError: The object is a class, or cannot be called.
     """
     if isinstance(function, (staticmethod, classmethod)):
         inner = _decorated(function.__func__, begin_of)

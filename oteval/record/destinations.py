@@ -33,7 +33,8 @@ class Destination(NamedTuple):
     Attributes:
         kind: "otlp", "file" or "database".
         name: The URL or the absolute path, for messages and to distinguish destinations.
-        address: The base URL of an endpoint, None for that of the environment; else the path.
+        address: The base URL of an endpoint, None for the endpoint of the environment; for a file
+            or a database, its path.
     """
 
     kind: str
@@ -63,7 +64,7 @@ def parse_destination(to: str | Path | None) -> Destination:
         to: A URL, a path, or None for the endpoint of the environment or of `oteval serve`.
 
     Raises:
-        ConfigError: It names none.
+        ConfigError: `to` names no destination.
     """
     if to is None:
         url = otlp_endpoint(None)
@@ -110,7 +111,7 @@ class TraceFileExporter:
         """Set the file; it is created, with its folder, by the first batch.
 
         Args:
-            path: The file; one that ends in ``.gz`` is compressed.
+            path: The file; it is compressed if its name ends in ``.gz``.
         """
         # The agent may change its working directory.
         self._path = path.absolute()
@@ -119,7 +120,7 @@ class TraceFileExporter:
 
     @property
     def trouble(self) -> str:
-        """Why the last batch could not be written, "" if it was."""
+        """Why the last batch could not be written, "" if it could."""
         return self._trouble
 
     def export(self, batch: list[Exportable]) -> None:
@@ -161,7 +162,7 @@ _FORKED = (
 
 
 class DatabaseExporter:
-    """Writes batches to a database, with the recorder that `oteval.InProcess` is."""
+    """Writes batches to a database, with `oteval.InProcess` as the recorder."""
 
     def __init__(self, path: Path) -> None:
         """Open the database.
@@ -169,7 +170,7 @@ class DatabaseExporter:
         Raises:
             StoreError: The database cannot be used; see the subclass.
         """
-        # Imported here, as it brings DuckDB along.
+        # Imported here, because it imports DuckDB.
         from ..serve import InProcess
 
         self._path = path.absolute()
@@ -179,7 +180,7 @@ class DatabaseExporter:
 
     @property
     def trouble(self) -> str:
-        """Why the last batch could not be written, "" if it was."""
+        """Why the last batch could not be written, "" if it could."""
         return str(self._recorder.error or "") if not self._is_forked else _FORKED
 
     def export(self, batch: list[Exportable]) -> None:

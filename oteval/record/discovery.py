@@ -1,6 +1,6 @@
 """Turn on one instrumentation for each installed library, when the agent imports the library.
 
-Nothing is imported before: an installed library that the agent does not use costs nothing. A
+Nothing is imported earlier: an installed library that the agent does not use costs nothing. A
 library that writes spans by itself, or that the agent's own code instruments, is left alone; if the
 agent's code turns on an instrumentation later, oteval's makes way for it. Errors leave a library
 without spans and are logged; they never reach the agent.
@@ -58,14 +58,14 @@ def instrument_libraries(
 ) -> list[LibraryState]:
     """Turn on one instrumentation for each installed library, now or when it is imported.
 
-    Calling it again adds libraries and changes nothing about those that were chosen before.
+    Another call adds libraries and changes nothing about the libraries chosen before.
 
     Args:
         libraries: Names of the libraries, None for all that are installed. ``NAME=DISTRIBUTION``
             prefers an instrumentation, such as
             ``langchain=openinference-instrumentation-langchain``.
         capture_content: Whether spans have the content of messages. Variables that are set in the
-            environment win.
+            environment take precedence.
         tracer_provider: Where the spans go.
         logger_provider: Where log records go.
         on_provider: Called with the tracer provider that the agent's code gives to another
@@ -194,7 +194,7 @@ def _planned(
 
 
 def _remedy(library: Library, versions: Mapping[str, str]) -> str:
-    """The command that installs an instrumentation, or another one if it does not fit."""
+    """The command that installs an instrumentation, or another if one does not fit."""
     missing = [
         package for package in library.instrumentations if package.distribution not in versions
     ]
@@ -232,8 +232,9 @@ def _turn_on_postponed() -> None:
     """Turn on the instrumentations whose libraries were imported, one after the other.
 
     Importing an instrumentation imports libraries, which are turned on after it. A thread that
-    finds another one at work leaves its library to it: waiting inside an import could deadlock. An
-    instrumentation that the agent's code is importing at this moment waits for the next import.
+    finds another thread at work leaves its library to that thread: waiting inside an import could
+    deadlock. An instrumentation that the agent's code is importing at this moment waits for the
+    next import.
     """
     half_imported: list[Activation] = []
     while _postponed and _turning_on.acquire(blocking=False):

@@ -2,7 +2,7 @@
 
 The libraries are looked up by their installed packages, and none of them is imported. The report
 describes the environment of the command; an agent with other variables or another virtual
-environment has another report.
+environment would get a different report.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EXPORT_VARIABLES = ("OTEL_EXPORTER_OTLP_", "OTEL_SDK_", "OTEL_TRACES_", "OTEL_S
 _SECRET = ("HEADERS", "KEY", "TOKEN", "PASSWORD")
 _TIMEOUT = "3"
 # Clients whose requests `wire.interception` does not see, by distribution, with the models that
-# only they reach.
+# only these clients reach.
 _NOT_RECORDED = {"curl-cffi": "", "grpcio": "Vertex AI", "pycurl": ""}
 
 

@@ -1,12 +1,12 @@
-"""Functions whose code object is exchanged, so that oteval sees every call of them.
+"""Functions whose code object is exchanged, so that oteval sees all their calls.
 
 A hand-written loop calls plain functions: nothing wraps them. If the code object of a function is
 exchanged, every reference to it, in a table, a closure or a partial, leads to the new code. The
 parameters, their defaults and the signature stay. A replay answers such calls with a handler, and
 a recording watches them with an observer; both may do so for one function.
 
-The new code has the own code of the function among its constants. So the function still runs where
-nobody knows of the exchange, such as in another process that got the function by value.
+The new code has the own code of the function among its constants. The function therefore still runs
+where nobody knows of the exchange, such as in another process that got the function by value.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 RUN: Final = object()
-"""The return value with which a handler lets the function run."""
+"""The value that a handler returns to let the function run."""
 
 CallHandler = Callable[[Callable[..., Any], Mapping[str, Any]], Any]
 """Answers a call of a function, or returns `RUN`.
@@ -52,13 +52,13 @@ It is called with the function as it was, and with the arguments by name.
 """
 
 CallObserver = Callable[[FunctionType, Mapping[str, Any]], "Callable[..., Any] | None"]
-"""Returns the function to call instead of one, with the same arguments; None for itself."""
+"""Returns the function to call instead, with the same arguments; None for the function itself."""
 
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 """The flags of functions whose code is not exchanged."""
 
-# A function that calls itself more often gets its own code back: each of its calls takes two more
-# frames of the stack.
+# A function that calls itself more often than this gets its own code back: each of its calls takes
+# two more frames of the stack.
 _DEEPEST = 50
 
 
@@ -67,9 +67,9 @@ class CodeExchange:
     """An exchanged code object.
 
     Attributes:
-        code: The own code of the functions that have it.
+        code: The own code of the functions.
         function: The function as it was; None if a function makes new ones with the code.
-        give_back: Gives the function, or the function that makes it, its own code back.
+        give_back: Restores the own code of the function, or of the function that makes it.
         handlers: Answer the calls.
         observers: Watch the calls that no handler answers.
     """
@@ -122,23 +122,23 @@ class CodeExchange:
 exchange_lock = threading.RLock()
 """Held from an exchange until it has a handler or an observer: without one, it is undone."""
 
-# Keys of this process: a function from another process, sent by value, has a key of that one.
+# Keys of this process: a function from another process, sent by value, has a key of that process.
 _prefix = uuid4().hex
 _numbers = itertools.count()
 _exchanges: dict[str, CodeExchange] = {}
 _keys: dict[CodeType, str] = {}
 _own_codes: dict[CodeType, CodeType] = {}
-# Functions with the own code of others, which belong to oteval.
+# Functions of oteval that have the own code of other functions.
 _copies: WeakSet[FunctionType] = WeakSet()
 
 
 def own_code(code: CodeType) -> CodeType:
-    """The code of a function as it is without an exchange."""
+    """The code of a function without an exchange."""
     return _own_codes.get(code, code)
 
 
 def is_copy(function: FunctionType) -> bool:
-    """Whether oteval made the function to run the own code of another one."""
+    """Whether oteval made the function to run the own code of another function."""
     return function in _copies
 
 
@@ -192,8 +192,8 @@ def exchange_nested(owner: FunctionType, code: CodeType) -> CodeExchange:
                 return _exchanges[_keys[nested]]
         key = f"{_prefix}-{next(_numbers)}"
         stub = _stub_code(code, key)
-        # A function that is made with the stub outlives the exchange, and so does the entry, but
-        # not the function that made it.
+        # A function that is made with the stub outlives the exchange, and so does the entry. The
+        # function that made it does not.
         exchange = CodeExchange(
             code,
             None,
@@ -258,7 +258,7 @@ def _function_of(
 
 
 def _stub_code(code: CodeType, key: str) -> CodeType:
-    """Compile code with the parameters of other code, which calls `answer_call`."""
+    """Compile code that has the parameters of other code, and calls `answer_call`."""
     names = list(code.co_varnames)
     count = code.co_argcount
     positional, keyword_only = names[:count], names[count : count + code.co_kwonlyargcount]
@@ -275,7 +275,7 @@ def _stub_code(code: CodeType, key: str) -> CodeType:
     define, answer, wait = (
         ("async def", answer_coroutine_call, "await ") if is_async else ("def", answer_call, "")
     )
-    # A function of the same variables has their cells, in the same order.
+    # A function with the same variables has their cells, in the same order.
     variables = ", ".join(code.co_freevars)
     cells = f"(lambda: ({variables},)).__closure__" if variables else "()"
     arguments = f"({{{values}}}, {star or '()'}, {double_star or '{}'}, {cells})"
@@ -337,7 +337,7 @@ async def answer_coroutine_call(key: str, call: _Call) -> Any:
 
 
 def _answered(exchange: CodeExchange, call: _Call) -> tuple[Any, Callable[[], Any]]:
-    """Ask the handlers; return their answer or `RUN`, and a function that runs the original."""
+    """Call the handlers; return their answer or `RUN`, and a function that runs the original."""
     function = exchange.function
     if function is None:
         function = _function_of(exchange.code, sys._getframe(2).f_globals, call[3])
@@ -356,7 +356,7 @@ def _answered(exchange: CodeExchange, call: _Call) -> tuple[Any, Callable[[], An
 
 
 def _passed(code: CodeType, call: _Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Divide the arguments of a call into positional and keyword ones."""
+    """Divide the arguments of a call into positional and keyword arguments."""
     values, args, kwargs, _ = call
     items = list(values.items())
     count = code.co_argcount

@@ -4,11 +4,11 @@ The agent's threads only append to the queue. A span that does not fit is droppe
 agent never waits. The queue is bounded in bytes as well as in items, because a span of an agent may
 have a whole conversation.
 
-A signal's handler runs in the main thread, between any two steps of it. If the main thread has a
+A signal's handler runs in the main thread, between any two of its steps. If the main thread has a
 lock just then, a handler that needs the lock would wait forever. `SECTION` marks the short sections
-in which the main thread has locks; a handler defers itself to the end of the section. A forked
-child is in such a section until it has renewed its locks: other threads, which are not in the
-child, may have had them.
+where the main thread has locks, and a handler defers itself to the end of the section. A forked
+child is in such a section until it has renewed its locks: threads of the parent that the child does
+not have may have held them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CriticalSection:
                 self._run_deferred()
 
     def run(self, action: Callable[[], None]) -> None:
-        """Call a function of a signal's handler, at the end of the section if one is entered."""
+        """Call a function of a signal's handler: now, or at the end of the current section."""
         pid = os.getpid()
         if self._depth or pid != self._pid:
             self._deferred = pid, action
@@ -72,7 +72,7 @@ class CriticalSection:
 
     def _run_deferred(self) -> None:
         deferred, self._deferred = self._deferred, None
-        # A signal of the parent is not one of its child.
+        # A signal of the parent is not a signal of its child.
         if deferred is not None and deferred[0] == self._pid:
             deferred[1]()
 
@@ -84,11 +84,11 @@ _LOG = logging.getLogger("oteval")
 
 MAX_ITEMS = 65_536
 MAX_BYTES = 64 * 2**20
-# Half of the message size that gRPC servers accept by default, as encoding adds to it.
+# Half of the message size that gRPC servers accept by default, because encoding adds to it.
 _BATCH_BYTES = 2 * 2**20
 _BATCH_ITEMS = 512
 _INTERVAL = 0.5
-# While the process ends, a destination in trouble is waited for this long: one retry.
+# While the process ends, a destination in trouble gets this much time: one retry.
 _PATIENCE_IN_TROUBLE = 1.5
 _POLL = 0.05
 
@@ -112,13 +112,13 @@ class ExportStats:
     """Counts of spans and log records.
 
     Attributes:
-        exported: Those that the destination accepted.
-        dropped: Those lost because the queue was full, or because the process ended.
-        failed: Those lost because the destination, or a redaction rule, refused them.
-        waiting: Those in the queue.
+        exported: The number that the destination accepted.
+        dropped: The number lost because the queue was full, or because the process ended.
+        failed: The number lost because the destination, or a redaction rule, refused them.
+        waiting: The number in the queue.
         error: The error of the last failed export, "" if none failed.
-        unknown: Those that were sent without an answer in time: the destination may have them.
-        untaken_logs: Log records that the destination does not take at all.
+        unknown: The number sent without an answer in time: the destination may have them.
+        untaken_logs: The number of log records that the destination does not take at all.
     """
 
     exported: int = 0
@@ -140,7 +140,7 @@ class ExportFailed(Exception):
 
     Attributes:
         count: The number of spans and log records that are lost; None for the whole batch.
-        unknown: The number of those that may have arrived.
+        unknown: The number of spans and log records that may have arrived.
         untaken_logs: The number of log records that the destination does not take.
     """
 
@@ -176,7 +176,8 @@ class ExportPipeline:
     """Queues spans and log records, and exports them in batches in a thread.
 
     Attributes:
-        source: Emits log records later than the agent's code that they are about; None without one.
+        source: Emits log records later than the code that they are about runs; None if nothing
+            does.
         is_eager: Whether the process is about to be killed, so that nothing may wait in the queue.
     """
 
@@ -197,7 +198,7 @@ class ExportPipeline:
             name: The destination's name in messages.
             max_bytes: The bytes that may wait in the queue.
             max_items: The spans and log records that may wait in the queue.
-            interval: The seconds that a span waits for others at most.
+            interval: The most seconds that a span waits for others.
             exit_timeout: The seconds that the end of the process waits for the export.
         """
         self._exporter = exporter
@@ -302,7 +303,7 @@ class ExportPipeline:
         return True
 
     def end(self) -> bool:
-        """Export everything in the queue as far as the end of the process may wait for it."""
+        """Export as much of the queue as the end of the process may wait for."""
         # One message for all: how many were lost, and why.
         self._has_warned_failed = True
         is_done = self.flush(self._exit_timeout, is_ending=True)
@@ -310,7 +311,7 @@ class ExportPipeline:
         return is_done
 
     def _report(self, *, is_done: bool) -> None:
-        """Log the counts of lost items, of unanswered ones, and of logs that are not taken."""
+        """Log the counts of lost items, unanswered items, and log records that are not taken."""
         with SECTION, self._lock:
             stats, sent = self.stats, self._in_flight
         # Without trouble, the batch under way was sent, and waits for its answer.
@@ -358,7 +359,7 @@ class ExportPipeline:
         return is_done
 
     def before_fork(self) -> None:
-        """Hold the queue still while the process forks."""
+        """Lock the queue while the process forks."""
         self._lock.acquire()
 
     def after_fork_in_parent(self) -> None:

@@ -1,7 +1,7 @@
 """Faults of the instrumentation itself: counted, and logged once per step, never raised.
 
 An agent must not notice that its spans cannot be written. Each step that records runs inside of
-`guarded`, and `fault_counts` has the number of failures of each step.
+`guarded`, and `fault_counts` returns the number of failures of each step.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class guarded:  # noqa: N801
 class FaultCounter:
     """Counts the errors of one part of the recording.
 
-    The first one is logged, without its text: that may quote a body.
+    The first error is logged without its text, because the text may quote a body.
 
     Args:
         log: The logger.

@@ -30,8 +30,8 @@ _ENDED = 0
 def run_foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a command until it ends, and return its exit status; 128+n if signal n ended it.
 
-    It inherits all open files that are inheritable, the signals that are ignored or blocked, and
-    the umask of the shell. Only the main thread may call this.
+    The command inherits all open files that are inheritable, the signals that are ignored or
+    blocked, and the umask of the shell. Only the main thread may call this.
 
     Args:
         command: The program, searched in PATH, and its arguments.
@@ -66,10 +66,10 @@ def run_foreground(command: Sequence[str], environment: Mapping[str, str]) -> in
 
 @contextmanager
 def _signal_numbers() -> Iterator[tuple[Iterator[int], int]]:
-    """Catch signals while a block runs, but those that are ignored.
+    """While a block runs, catch all signals that are not ignored.
 
     Yields:
-        The numbers of the signals, as they come, and the end of a pipe for other numbers.
+        The numbers of the signals, as they arrive, and the end of a pipe for other numbers.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -1,8 +1,8 @@
 """Functions of any kind with an invocation around each call: begun, and ended exactly once.
 
 A coroutine function stays one, and so do generators and async generators. A generator runs in a
-separate context, step by step: a span that it opens before a yield is still current after it, and
-the consumer never sees it. Values sent in, exceptions thrown in, return values and
+separate context, step by step: a span that it opens before a yield is still current after the
+yield, and the consumer never sees the span. Values sent in, exceptions thrown in, return values and
 an early close pass through.
 """
 
@@ -25,7 +25,7 @@ from .value_kinds import Awaited, Generated
 
 __all__ = ["Begin", "Invocation", "function_name", "with_invocation", "wrap"]
 
-# The most chunks of a generator that its span has.
+# The most chunks of a generator that its span stores.
 _MAX_CHUNKS = 100_000
 
 
@@ -44,7 +44,7 @@ class Invocation:
         self._is_open = False
 
     def answer(self) -> ToolAnswer | None:
-        """The answer to give instead of calling the function, or None; read once."""
+        """The answer to return instead of calling the function, or None; read once."""
         return None
 
     def replayed(self, answer: ToolAnswer) -> Any:
@@ -166,11 +166,11 @@ def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     """
     wrapper = with_invocation(function, begin)
     wrapper.__name__ = wrapper.__qualname__ = function_name(function)
-    # A callable object has other attributes than a function.
+    # A callable object does not have the attributes of a function.
     if not inspect.isroutine(function):
         return functools.update_wrapper(wrapper, function, updated=())
     functools.update_wrapper(wrapper, function)
-    # Those of a function's kind, such as `cache_clear` of `functools.lru_cache`.
+    # Attributes of a function's kind, such as `cache_clear` of `functools.lru_cache`.
     for name in dir(function):
         if not name.startswith("__") and not hasattr(wrapper, name):
             setattr(wrapper, name, getattr(function, name))
@@ -264,7 +264,7 @@ def _generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
             else:
                 result = run.replayed(answer)
                 work = _generated(result, is_async=False).work()
-                # Of an answer without chunks, the result is recorded already.
+                # If an answer has no chunks, its result is recorded already.
                 is_open = isinstance(result, Generated)
             chunk = context.run(next, work)
             while True:
@@ -352,7 +352,7 @@ def _generated(result: Any, *, is_async: bool) -> Generated:
 
 
 async def _until_cancelled() -> None:
-    """Wait as a tool did that its caller cancelled, such as one that took too long."""
+    """Wait like a tool that its caller cancelled, for example because it took too long."""
     await asyncio.get_running_loop().create_future()
 
 

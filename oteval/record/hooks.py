@@ -1,13 +1,13 @@
 """Hooks of tools: how a replay answers an agent's tools, or watches them run.
 
 `@oteval.tool` and the adapters of frameworks ask `current_tool_hook` before they run a tool. A hook
-belongs to the context in which it was set (`contextvars`), so that several replays can run in one
+belongs to the context that it was set in (`contextvars`), so that several replays can run in one
 process. A thread that was started without that context uses the only hook that is set.
 
-A recording has the results that `@oteval.tool` has seen with their types. It has other results as
-text, but the agent's code expects a value of the tool's return type: pydantic reads the text by the
-return annotation. Without an annotation, text that is JSON as `oteval.tool` writes it becomes the
-value, and all other text stays text.
+A recording stores the results that `@oteval.tool` has seen with their types. It stores other
+results as text. The agent's code expects a value of the tool's return type, so pydantic reads the
+text by the return annotation. Without an annotation, text in the JSON form that `oteval.tool`
+writes becomes the value, and all other text stays text.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class ReturnedValue:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """An answer that is given instead of running a tool.
+    """An answer that is returned instead of running a tool.
 
     Attributes:
         result: The result. Text is converted to the return type that the tool declares.
         error: The error of a tool that failed, or None.
-        error_type: The type of the error, such as ``ValueError``, if it is known. Exceptions of
-            Python's builtins are raised as such, others as a `RuntimeError`.
-        own_result: The result as the function returned it, as text, if the agent's code made
-            another text of it (`result`) for the model; otherwise None.
+        error_type: The type of the error, such as ``ValueError``, if it is known. Builtin
+            exceptions of Python are raised with their own type, others as a `RuntimeError`.
+        own_result: The function's own result as text, if the agent's code made a different text of
+            it for the model (`result`); otherwise None.
         returned: The value that the function returned, if its type was recorded; None otherwise.
         raised: The exception that the function raised, if its type was recorded; None otherwise.
         is_cancelled: Whether the caller cancelled the tool before it returned.
@@ -86,7 +86,7 @@ class AgentEnd:
         question: The agent's input as the JSON text of messages, or "".
         answer: The answer as the JSON text of messages; None if the function returned None.
         type: The type of the value that the function returned, as ``module:Class``.
-        error: The exception with which the run ended, as ``ValueError: text``, or "".
+        error: The exception that ended the run, as ``ValueError: text``, or "".
         line: The function as ``file:line in function``, or "".
     """
 
@@ -112,7 +112,7 @@ class ToolHook(Protocol):
     def answer(self, name: str, arguments: dict[str, Any]) -> ToolAnswer | None:
         """Answer a call, or return None to run the tool.
 
-        An exception raised here reaches the agent in place of the tool's.
+        An exception raised here reaches the agent in place of the tool's exception.
 
         Args:
             name: The tool's name.
@@ -164,7 +164,7 @@ def set_tool_hook(hook: ToolHook, *, afterwards: ToolHook | None = None) -> SetH
     Args:
         hook: The hook.
         afterwards: The hook of threads and tasks that began in this context and outlive
-            `reset_tool_hook`; without one, tools run there as ever.
+            `reset_tool_hook`; without one, tools run there as usual.
 
     Returns:
         A token for `reset_tool_hook`.
@@ -177,13 +177,13 @@ def set_tool_hook(hook: ToolHook, *, afterwards: ToolHook | None = None) -> SetH
 
 
 def adopt_tool_hook(token: SetHook | None) -> SetHook | None:
-    """Let a hook that was set in another context answer the tools of this one as well.
+    """Let a hook that was set in another context answer the tools of this context as well.
 
     Args:
         token: The token that `set_tool_hook` returned, or None for no hook.
 
     Returns:
-        The token of this context before.
+        The previous token of this context.
     """
     before = _current.get()
     _current.set(token)
@@ -218,7 +218,7 @@ def tool_hook(hook: ToolHook) -> Iterator[None]:
 
 
 def current_tool_hook() -> ToolHook | None:
-    """The hook of this context, else the only one that is set, or None.
+    """The hook of this context, else the only hook that is set, or None.
 
     Raises:
         ConfigError: Several hooks are set, and this thread has the context of none of them. The
@@ -279,7 +279,7 @@ def recorded_error(text: str, kind: str = "") -> Exception:
         kind: The exception's type, if it is known.
 
     Returns:
-        The exception, of its type if that is a builtin one, else a `RuntimeError`.
+        The exception, with the recorded type if that is builtin, else a `RuntimeError`.
     """
     if not kind:
         name, _, message = text.removeprefix("Error: ").partition(": ")

@@ -1,7 +1,7 @@
 """The installed packages, and the instrumentations that fit them, without importing either.
 
 Reading the metadata of every package takes a tenth of a second in a usual environment; the names of
-the folders with the metadata give the same in a hundredth.
+the metadata folders provide the same in a hundredth of a second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def installed_versions(path: Sequence[str] | None = None) -> dict[str, str]:
     """The versions of the installed distributions, by normalized name.
 
     Args:
-        path: The folders to look in, the first wins; None for ``sys.path``.
+        path: The folders to look in, where the first takes precedence; None for ``sys.path``.
     """
     versions: dict[str, str] = {}
     for folder in sys.path if path is None else path:
@@ -101,7 +101,7 @@ class Choice:
     Attributes:
         candidates: Installed instrumentations that fit the library's version, in order of
             preference.
-        refused: Why the other installed ones do not fit.
+        refused: Why the other installed instrumentations do not fit.
     """
 
     candidates: tuple[InstrumentingPackage, ...]
@@ -137,7 +137,7 @@ def choose(
         package for package in library.instrumentations if package.distribution in versions
     ]
     refusals = {package: _refusal(package, library, versions) for package in installed}
-    # An instrumentation that needs another library's spans is last where they are missing.
+    # An instrumentation that needs another library's spans is last if these spans are missing.
     fitting = sorted(
         (package for package in installed if not refusals[package]),
         key=lambda package: (

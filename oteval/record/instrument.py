@@ -4,7 +4,7 @@
     oteval.instrument()
 
 A wrong argument is a `ConfigError`. Anything else that goes wrong, now or later, is logged once and
-counted: an agent must not fail, and not wait, because it is observed.
+counted: an agent must neither fail nor wait because it is observed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Instrumentation:
 
     @property
     def stats(self) -> ExportStats:
-        """Counts of the spans and log records that were exported, and of those that were lost."""
+        """Counts of the exported and of the lost spans and log records."""
         return self._pipeline.stats if self._pipeline is not None else ExportStats()
 
     def flush(self, timeout: float = 30.0) -> bool:
@@ -63,7 +63,8 @@ class Instrumentation:
             timeout: The seconds to wait.
 
         Returns:
-            Whether the queue was emptied in time. `stats` says whether the destination took it.
+            Whether the queue was emptied in time. `stats` shows whether the destination accepted
+            it.
         """
         return self._pipeline.flush(timeout) if self._pipeline is not None else True
 
@@ -106,17 +107,17 @@ def instrument(
     """Record the agents of this process, and export their spans and log records.
 
     Call it once, before the agent is created. Without `to`, a process that is recorded already
-    keeps its destination. Another destination is added to those that the process has.
+    keeps its destination. Another destination is added to the destinations of the process.
 
     Args:
         to: The URL of an OTLP endpoint, a file (``traces.jsonl``, ``traces.jsonl.gz``) or a
             database (``oteval.duckdb``). By default the endpoint of the environment variables
             OTEL_EXPORTER_OTLP_*, else ``http://127.0.0.1:4318``, where `oteval serve` listens.
-        service: The name of the service, if the environment has none; by default that of the
+        service: The name of the service, if the environment has none; by default the name of the
             program.
         capture_content: Whether messages, tool arguments and results are recorded.
-        record_http: Whether whole requests to models and their responses are recorded, for
-            replays. Nothing of them is without `capture_content`.
+        record_http: Whether whole requests to models and their responses are recorded, for replays.
+            Without `capture_content`, nothing of them is recorded.
         redact: Rules that remove secrets before anything is exported: `RedactionRule`, mappings
             with the keys of `redact` in oteval.yaml, kinds of personal data (``cards``, ``ibans``,
             ``emails``, ``phones``, ``presidio``), or globs of names of attributes. For a
@@ -126,7 +127,7 @@ def instrument(
         tracer_provider: The tracer provider to join; by default the global one, which is set up
             if the process has none.
         logger_provider: The same for log records.
-        max_queue_bytes: The memory of spans that wait for their export. Further ones are dropped.
+        max_queue_bytes: The memory of spans that wait for their export. Further spans are dropped.
         exit_timeout: The seconds that the end of the process waits for the last export.
 
     Raises:
@@ -286,7 +287,7 @@ def _forget_closed() -> None:
 
 
 def _with_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> Instrumentation:
-    """Add rules to a destination: nothing is exported less redacted than any caller asked for."""
+    """Add rules to a destination: nothing is exported less redacted than any caller required."""
     new = tuple(rule for rule in rules if rule not in handle._rules)
     if new:
         from .content import redact_content

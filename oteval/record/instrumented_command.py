@@ -1,8 +1,8 @@
 """`oteval run`: run a command with instrumentation in its Python processes, and load their traces.
 
-The command runs in the foreground. Its processes leave their traces in the folder beside the
-database. A thread loads them from there now and then, so that a server may run for months; the
-rest is loaded when the command has ended.
+The command runs in the foreground. Its processes write their traces to the folder next to the
+database. A thread loads them from there at intervals, so that a server may run for months. The rest
+is loaded when the command has ended.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class ChildSettings:
         capture_content: Whether messages and arguments are recorded.
         record_http: Whether whole requests and responses are recorded, for replays.
         redact: Globs for the keys of values that are replaced, or kinds of personal data.
-        libraries: The libraries that are instrumented; all that are known if empty.
-        outer_trace: The variable TRACEPARENT with which the command was started, or "".
-        invocation: The id that everything these processes record carries, see `invocation_id`.
+        libraries: The libraries that are instrumented; if empty, all known libraries.
+        outer_trace: The variable TRACEPARENT that the command was started with, or "".
+        invocation: The id of everything that these processes record, see `invocation_id`.
     """
 
     to: str = ""
@@ -71,7 +71,7 @@ class RunResult:
         status: Its exit status; 128+n if signal n ended it.
         processes: The Python processes that reported their start.
         traces: The traces that were loaded.
-        has_losses: Whether a process has lost spans, which it said on standard error.
+        has_losses: Whether a process has lost spans, which it reported on standard error.
     """
 
     status: int
@@ -93,7 +93,7 @@ def run_command(
     Args:
         command: The program and its arguments.
         settings: How its processes are instrumented.
-        folder: The folder from which traces are loaded; None if they are exported directly.
+        folder: The folder to load traces from; None if they are exported directly.
         interval: Seconds after which the traces of a running command are loaded.
         environ: The environment; by default this process's.
 
@@ -139,7 +139,7 @@ def service_of(command: Sequence[str]) -> str:
 
 
 class _PeriodicLoader:
-    """Loads the traces of a folder now and then, in a thread, and the rest at the end."""
+    """Loads the traces of a folder at intervals, in a thread, and the rest at the end."""
 
     def __init__(self, folder: TraceFolder, interval: float) -> None:
         self._folder, self._interval = folder, interval

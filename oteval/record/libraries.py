@@ -1,13 +1,13 @@
 """The libraries that oteval knows, and the instrumentations of each in order of preference.
 
 OpenTelemetry's own instrumentations come first, then OpenInference's, then OpenLLMetry's. A library
-that writes spans by itself needs none: adding one would record every call twice. Names of
-distributions are as on PyPI. Instrumentors are found by distribution, because several distributions
-claim the same entry point.
+that writes spans by itself needs no instrumentation: an added one would record every call twice.
+Names of distributions are as on PyPI. Instrumentors are found by distribution, because several
+distributions claim the same entry point.
 
-LangChain is the reason that OpenTelemetry's comes first where several write good spans: it runs
-the nodes of a graph in the context of its spans. OpenInference's does not, so that a model client
-called in a node starts another trace, and the run loses its messages.
+LangChain is the reason that OpenTelemetry's instrumentation comes first where several write good
+spans: this instrumentation runs the nodes of a graph in the context of its spans. OpenInference's
+does not: a model client called in a node starts another trace, and the run loses its messages.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class OwnSpans:
     """Spans that a library writes by itself, once a tracer provider is set.
 
     Attributes:
-        since: The first version that does.
-        before: The first version that no longer does; "" for none.
+        since: The first version that writes them.
+        before: The first version that no longer writes them; "" for none.
     """
 
     since: str = "0"
@@ -70,15 +70,15 @@ class Library:
 
     Attributes:
         name: Its short name.
-        distributions: Its names on PyPI; the first that is installed gives the version.
+        distributions: Its names on PyPI; the first installed distribution determines the version.
         module: The module whose import turns the instrumentation on.
         instrumentations: In order of preference.
         own: The spans that it writes by itself.
-        is_client: Whether it sends requests to models. Where a framework's span of the same call
-            lies around it, the call is recorded once.
+        is_client: Whether it sends requests to models. If a framework's span of the same call
+            encloses it, the call is recorded once.
         variables: Environment variables without which the spans have no content.
         methods: Methods that instrumentations wrap, as ``module:Class.method``.
-        extra: The extra of oteval that brings the instrumentation.
+        extra: The extra of oteval that installs the instrumentation.
     """
 
     name: str

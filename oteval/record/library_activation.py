@@ -1,10 +1,10 @@
-"""The instrumentation of one library: on when it is imported, off where another one is on.
+"""The instrumentation of one library: on once it is imported, off if another one is on.
 
 The agent's own code may turn on other instrumentations, before or after oteval's. OpenLLMetry,
 OpenLIT and most others build on OpenTelemetry's class ``BaseInstrumentor``; each instrumentor names
 the packages that it instruments. Logfire and Langfuse mark or wrap the methods of the clients.
-Datadog, Sentry and others wrap methods too, but write no OpenTelemetry spans: beside them oteval's
-instrumentation stays on.
+Datadog, Sentry and others wrap methods too, but write no OpenTelemetry spans, so oteval's
+instrumentation stays on together with them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Activation:
         choice: The instrumentations that fit.
         state: How the library's calls are recorded at the moment.
         targets: Where spans and log records go.
-        instrumentor: The instrumentor that is on; None if none of oteval's is.
+        instrumentor: The instrumentor of oteval that is on, or None.
         others: The instrumentors that the agent's code turned on, by identity.
     """
 
@@ -148,7 +148,7 @@ class Activation:
             self.targets.on_provider(provider)
 
     def take_back(self, instrumentor: Any) -> None:
-        """Turn oteval's instrumentation on again: the agent's refused."""
+        """Turn oteval's instrumentation on again, because the agent's refused."""
         self.others.pop(id(instrumentor), None)
         if self.library.module in sys.modules and self.instrumentor is None:
             self._set("waiting", "")
@@ -248,8 +248,8 @@ def _use_own_spans(library: Library, targets: SpanTargets) -> str:
 def _only_lacks_alias(conflict: Any, library: Library) -> bool:
     """Whether a conflict only says that another package of the library is missing.
 
-    The instrumentation of LangChain asks for ``langchain`` and wraps ``langchain_core``, which
-    agents of LangGraph have without it.
+    The instrumentation of LangChain requires ``langchain`` but wraps ``langchain_core``. Agents of
+    LangGraph have the second without the first.
     """
     if conflict._is_version_conflict:
         return False
@@ -335,7 +335,7 @@ class ActiveInstrumentors:
     """Watches the instrumentors that others turn on, so that oteval's can make way first.
 
     Args:
-        before: Called with an instrumentor, and the arguments it is given, before it is turned on.
+        before: Called with an instrumentor and its arguments before it is turned on.
         after: Called with an instrumentor once it is on, or has refused.
     """
 

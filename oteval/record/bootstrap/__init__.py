@@ -1,16 +1,16 @@
-"""Start a function in every Python process of a command, without a change of its code.
+"""Start a function in every Python process of a command, without changing its code.
 
-`environment` returns the variables under which a command has to run. They put this folder in front
-of PYTHONPATH, so that each Python interpreter imports `sitecustomize` from here when it starts.
-That module calls the function, then the interpreter runs its program. The folder stays on the path
-for the children of the program, and has no other module that could be imported by accident.
+`environment` returns the variables that a command has to run with. They put this folder in front of
+PYTHONPATH, so that each Python interpreter imports `sitecustomize` from here when it starts. That
+module calls the function, then the interpreter runs its program. The folder stays on the path for
+the children of the program, and has no other module that could be imported by accident.
 
     variables = environment("oteval.record.child_setup:start", {"to": "spans.jsonl"})
     subprocess.run(["python", "agent.py"], env={**os.environ, **variables})
 
 The function is called with the settings, before the program's first line, in the main thread.
-Python ignores PYTHONPATH with ``-I`` and ``-E``, and starts no `sitecustomize` with ``-S``: only
-the reports of the processes show that the function was started.
+Python ignores PYTHONPATH with ``-I`` and ``-E``, and starts no `sitecustomize` with ``-S``. Only
+the reports of the processes show whether the function was started.
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ def environment(
     Args:
         entry: The function, as ``module:name``. It is called with the settings.
         settings: Its settings; plain JSON.
-        reports: A file to which each process appends its `ProcessReport`. Without it, the first
-            process in which the function cannot be started says so on standard error.
-        required: End a process, with status 2, in which the function cannot be started. By default
-            the program runs without it.
-        environ: The environment that the variables are added to; by default this process's.
+        reports: A file that each process appends its `ProcessReport` to. Without it, the first
+            process that cannot start the function reports this on standard error.
+        required: End a process with status 2 if it cannot start the function. By default the
+            program runs without the function.
+        environ: The environment that the variables are added to; by default the environment of this
+            process.
     """
     environ = os.environ if environ is None else environ
     start: dict[str, Any] = {"entry": entry, "settings": dict(settings), "required": required}

@@ -1,11 +1,12 @@
-"""Start oteval in this Python process, as the environment variable OTEVAL_BOOTSTRAP says.
+"""Start oteval in this Python process, as the environment variable OTEVAL_BOOTSTRAP specifies.
 
-Python imports this file when it starts; see ``__init__.py`` beside it. It runs in any interpreter
-from 3.7, in environments without oteval, and must never break or delay them more than needed: it
-imports only the standard library, writes nothing to standard output, and raises nothing.
+Python imports this file when it starts; see ``__init__.py`` in the same folder. It runs in any
+interpreter from 3.7, also in environments without oteval. It must never break a program, nor delay
+it more than needed: it imports only the standard library, writes nothing to standard output, and
+raises nothing.
 """
 
-# Old interpreters run this file: no syntax, and nothing of the library, newer than Python 3.7.
+# Old interpreters run this file: no syntax and nothing of the library is newer than Python 3.7.
 from __future__ import annotations
 
 import json
@@ -23,7 +24,7 @@ _TRACKER = "from multiprocessing.resource_tracker import main"
 
 
 def _run_shadowed() -> None:
-    """Run the next `sitecustomize` of the path, which would run if this one were absent."""
+    """Run the next `sitecustomize` of the path, which would run if this file were absent."""
     here = os.path.realpath(__file__)
     path = [entry for entry in sys.path if os.path.realpath(_file_in(entry)) != here]
     spec = PathFinder.find_spec("sitecustomize", path)

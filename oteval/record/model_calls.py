@@ -49,8 +49,8 @@ def model_call(
         provider: The provider's name, such as ``openai``; by default guessed from the model.
         operation: The conventions' name of the operation.
         capture_content: Whether to record messages and definitions.
-        **settings: Options of the request, such as ``temperature``; those that the conventions know
-            become attributes.
+        **settings: Options of the request, such as ``temperature``; options that the conventions
+            know become attributes.
 
     Returns:
         The call, whose methods take the answer.
@@ -69,7 +69,7 @@ def model_call(
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CallOfModel:
-    """A call of a model while its ``with`` block runs. None of its methods ever fails."""
+    """A call of a model while its ``with`` block runs. Its methods never fail."""
 
     model: str
     messages: Any
@@ -148,7 +148,7 @@ class CallOfModel:
         return response
 
     def chunk(self, chunk: T) -> T:
-        """Record a chunk of a streamed answer: of a provider, or a text.
+        """Record a chunk of a streamed answer: a provider's chunk, or a text.
 
         Args:
             chunk: The chunk.
@@ -195,7 +195,7 @@ class CallOfModel:
         """Record tokens that the answer lacks.
 
         Args:
-            input_tokens: The input tokens, with cached ones.
+            input_tokens: The input tokens, including cached tokens.
             output_tokens: The output tokens, including reasoning.
             cached_tokens: The input tokens read from a cache.
             reasoning_tokens: The output tokens of reasoning.

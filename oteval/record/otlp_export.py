@@ -22,7 +22,7 @@ __all__ = ["OtlpExporter", "is_grpc", "otlp_endpoint"]
 
 _GRPC_SCHEMES = ("grpc", "grpcs")
 _SIGNALS = ("traces", "logs")
-# Answers of endpoints that have traces only: no such address, no such method, not implemented.
+# Answers of endpoints that take traces only: no such address, no such method, not implemented.
 _NO_SUCH_SIGNAL = re.compile(r"code: (?:404|405|501)\b|UNIMPLEMENTED")
 # A request was sent, and not answered: the endpoint may have stored it.
 _NO_ANSWER = re.compile(r"(?i)read timed out|ReadTimeout|DEADLINE_EXCEEDED")
@@ -50,7 +50,7 @@ def otlp_endpoint(url: str | None) -> str | None:
     """The base URL to export to; None if the environment has one.
 
     Args:
-        url: The URL that was given; None for that of the environment, or oteval's default.
+        url: The URL that was given; None for the URL of the environment, or oteval's default.
     """
     if url is not None:
         for signal in _SIGNALS:
@@ -69,7 +69,7 @@ class OtlpExporter:
         """Create the exporters.
 
         Args:
-            url: The base URL; None for that of the environment variables.
+            url: The base URL; None for the URL of the environment variables.
 
         Raises:
             ImportError: The package of OpenTelemetry's exporters is not installed.
@@ -88,7 +88,7 @@ class OtlpExporter:
         """Send a batch: its spans, then its log records.
 
         Raises:
-            ExportFailed: The endpoint refused some, or did not answer in time.
+            ExportFailed: The endpoint refused a part of it, or did not answer in time.
         """
         if self._exporters is None:
             self._exporters = self._create()
@@ -201,7 +201,8 @@ class _ExporterMessages(logging.Filter):
             return True
         text = record.getMessage()
         if record.levelno >= logging.ERROR:
-            # The exporter's last message is only that it gave up; the previous one has the reason.
+            # The exporter's last message is only that it gave up; the previous message has the
+            # reason.
             is_vague = "due to timeout, max retries or shutdown" in text
             self.reason = self.reason if is_vague and self.reason else _shortened(text)
         elif record.levelno >= logging.WARNING and record.args and "Transient" in text:

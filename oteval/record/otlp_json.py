@@ -21,12 +21,12 @@ _MAX_INT = 2**63
 
 
 def span_lines(spans: Iterable[Any]) -> list[bytes]:
-    """Export requests for spans, each a line of JSON with its end of line."""
+    """Export requests for spans, each a line of JSON including the end of line."""
     return _lines(spans, "Spans", "spans", _span)
 
 
 def log_lines(records: Iterable[Any]) -> list[bytes]:
-    """Export requests for log records, each a line of JSON with its end of line."""
+    """Export requests for log records, each a line of JSON including the end of line."""
     return _lines(records, "Logs", "logRecords", _log_record)
 
 

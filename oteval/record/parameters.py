@@ -1,7 +1,8 @@
-"""Arguments of calls by name: an agent's question, and the call that a model has asked for.
+"""Arguments of calls by name: an agent's question, and the call that a model has requested.
 
-A loop gives the model's arguments to its functions in several ways: by name, as one dict, as JSON,
-beside others that the agent adds, or converted, as in ``refund(int(arguments["order"]))``.
+A loop passes the model's arguments to its functions in several ways: by name, as one dict, as JSON,
+together with arguments that the agent adds, or converted, as in
+``refund(int(arguments["order"]))``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .provider_messages import are_messages
 __all__ = ["Parameters", "agent_input", "argument_forms", "is_requested_call"]
 
 _BOUND = ("self", "cls")
-# Parameters that usually have the question, in the order of preference.
+# Parameters that usually contain the question, in the order of preference.
 _QUESTIONS = (
     *("question", "prompt", "query", "message", "user_message", "user_input", "user_prompt"),
     *("input", "text", "task", "request"),
@@ -103,7 +104,7 @@ def agent_input(
 
 
 def argument_forms(arguments: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of a call, then those inside of one of them, as an object or as JSON.
+    """Yield the arguments of a call, then the arguments that one of them contains, also as JSON.
 
     Args:
         arguments: The arguments by name.
@@ -123,7 +124,7 @@ def argument_forms(arguments: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def is_requested_call(requested: Any, arguments: Mapping[str, Any]) -> bool:
-    """Whether a call has the arguments that a model has asked for, and maybe others.
+    """Whether a call has the arguments that a model has requested, and maybe others.
 
     Args:
         requested: The arguments in the model's answer.
@@ -144,7 +145,7 @@ def _is_equal(requested: Mapping[str, Any], form: Mapping[str, Any]) -> bool:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Yield the scalars in a value as text, numbers alike whether they were text or not."""
+    """Yield the scalars in a value as text; a number and its text yield the same."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from _leaves(item)

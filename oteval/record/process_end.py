@@ -3,8 +3,8 @@
 - At a normal exit, ``sys.exit`` and an uncaught exception, `atexit` runs.
 - SIGTERM ends a process without `atexit`. Where the default action is in force, a handler exports
   first and then lets the default action happen, so that the exit status is the same. A handler of
-  the agent is called as before; spans are not kept waiting from then on, because servers such as
-  uvicorn kill themselves by the same signal once their requests are done.
+  the agent is called as before. From then on, spans no longer wait for their export, because
+  servers such as uvicorn kill themselves by the same signal once their requests are done.
 - ``os._exit``, by which forks usually end, and ``os.exec*`` run nothing of Python: the functions
   are wrapped, and export first.
 - A child of `multiprocessing` ends by ``os._exit`` too, after the finalizers of `multiprocessing`.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["renew_in_forks", "watch_process"]
 
-# The others of the family of exec call these.
+# The other functions of the family of exec call these.
 _ABRUPT_ENDS = ("_exit", "execv", "execve")
 
 
@@ -125,8 +125,8 @@ class _ProcessWatcher:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _before_fork(self) -> None:
-        # Python forgets signals that a child gets before it is set up; the kernel keeps those that
-        # are blocked.
+        # Python forgets signals that a child gets before it is set up; the kernel keeps blocked
+        # signals.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         SECTION.__enter__()
         self._fork_lock.acquire()

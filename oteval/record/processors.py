@@ -60,7 +60,7 @@ class SpanExportProcessor(_Queueing, SpanProcessor):
     _has_warned = False
 
     def on_end(self, span: Any) -> None:
-        """Queue a span; one that was not sampled is ignored."""
+        """Queue a span; a span that was not sampled is ignored."""
         try:
             if span.context is None or not span.context.trace_flags.sampled:
                 return
@@ -84,7 +84,8 @@ class LogExportProcessor(_Queueing, LogRecordProcessor):
             # A context may have large objects of the agent.
             record.context = None
             if record.event_name == EVENT_NAME:
-                # The recorder made the body for this record; to copy it costs as much as to redact.
+                # The recorder made the body for this record; copying it costs as much as redacting
+                # it.
                 size = _exchange_size(record.body)
             else:
                 record.body, size = _copied(record.body)

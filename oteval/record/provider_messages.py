@@ -4,8 +4,8 @@ Messages are read and written by `oteval.messages`, as dicts or as objects of th
 libraries. A part of an unknown kind stays as it is.
 
 `read_answer` reads a response of OpenAI's chat completions or Responses API, of Anthropic's
-Messages API, a message of LangChain, a message as a dict, or a text. `AnswerStream` puts the same
-together from the chunks of a stream.
+Messages API, a message of LangChain, a message as a dict, or a text. `AnswerStream` builds the same
+from the chunks of a stream.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def convention_messages(value: Any, role: str = "user") -> list[dict[str, Any]]:
 
     Args:
         value: The messages.
-        role: The role of plain texts, and of messages that name none.
+        role: The role of plain texts, and of messages without a role.
     """
     items = value if isinstance(value, (list, tuple)) else [value]
     written: list[dict[str, Any]] = []
@@ -139,7 +139,7 @@ def read_answer(value: Any) -> ProviderAnswer:
     """Read a response, a message or a text as an answer.
 
     Args:
-        value: The response; JSON of a value in another form becomes the answer's text.
+        value: The response; a value in another form becomes the answer's text, as JSON.
     """
     if value is None or isinstance(value, str):
         return ProviderAnswer([] if value is None else [text_message("assistant", value)])
@@ -205,7 +205,7 @@ def _tokens(response: Any) -> TokenCounts:
 
 
 class AnswerStream:
-    """Puts an answer together from the chunks of a stream: of any of the APIs, or plain texts."""
+    """Builds an answer from the chunks of a stream: chunks of any of the APIs, or plain texts."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -225,7 +225,7 @@ class AnswerStream:
             self._events.append({key: item for key, item in event.items() if item is not None})
 
     def answer(self) -> ProviderAnswer:
-        """The answer so far. Events exclude plain texts."""
+        """The answer so far. If there are events, plain texts are ignored."""
         api = next((api for event in self._events if (api := _api_of(event))), None)
         if api is not None:
             return read_answer(api.assembled(self._events))
@@ -239,7 +239,7 @@ def _is_error(event: Mapping[str, Any]) -> bool:
 
 def _api_of(event: Mapping[str, Any]) -> ModelApi | None:
     """The API whose stream has such an event, or None."""
-    # Takes as long to import as all that records a call.
+    # Importing it takes as long as importing everything that records a call.
     from ..reconstruct import api_named
 
     kind = event.get("type")

@@ -1,19 +1,19 @@
 """The providers of OpenTelemetry: set up where the process has none, joined where it has.
 
 An agent may set its provider only after oteval has set up one: under `oteval run`, for example.
-OpenTelemetry would ignore the agent's provider then. Here it takes the place of oteval's, gets its
-processors, and receives also the spans of tracers that were created before.
+OpenTelemetry would ignore the agent's provider then. Here the agent's provider replaces oteval's,
+gets its processors, and also receives the spans of tracers that were created before.
 
-Everything that an invocation records has its id as the resource attribute
-``oteval.invocation.id``: the spans and HTTP exchanges of all its processes, in whatever trace they
-are, and of whichever tracer provider. An invocation is one process tree of `oteval run`, which
-gives the id to its children; or else one process with its forks. Requests outside of the agent's
-trace, such as one at import, can so be found beside the rest.
+Everything that an invocation records has its id as the resource attribute ``oteval.invocation.id``:
+the spans and HTTP exchanges of all its processes, in any trace, and of any tracer provider. An
+invocation is one process tree of `oteval run`, which passes the id to its children. Without
+`oteval run`, it is one process with its forks. This way, requests outside of the agent's trace,
+such as a request at import, can be found together with the rest.
 
 Pydantic AI writes a span for each model call, and the client that it calls is instrumented too,
-because an agent may also call it directly. The instrumentations of clients get a provider that
-starts no span inside another instrumentation's span of a model call. Other spans in that context,
-such as the HTTP request's, belong to the framework's span.
+because an agent may also call it directly. The instrumentations of clients therefore get a provider
+that starts no span inside another instrumentation's span of a model call. Other spans in that
+context, such as the HTTP request's, belong to the framework's span.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Providers:
             self.logger.add_log_record_processor(logs)
 
     def join(self, provider: Any) -> None:
-        """Export the spans of a further tracer provider, which the agent uses beside its own."""
+        """Export the spans of a further tracer provider that the agent uses."""
         if provider is self.tracer or id(provider) in self._joined:
             return
         if hasattr(provider, "add_span_processor"):
@@ -143,7 +143,7 @@ class Providers:
         return own
 
     def _replace_tracer(self, provider: Any) -> bool:
-        """Let an agent's provider take the place of ours; return whether it did."""
+        """Let an agent's provider replace ours; return whether it did."""
         if not _can_replace(provider, self.tracer, trace.get_tracer_provider()):
             return False
         for processor in self._spans.own:
@@ -203,7 +203,7 @@ def _program() -> str:
 
 
 def _span_limits() -> SpanLimits:
-    """Limits that cut nothing, except those that the environment sets."""
+    """Limits that cut nothing, unless the environment sets limits."""
 
     def limit(*names: str) -> int | None:
         return None if any(os.environ.get(name) for name in names) else SpanLimits.UNSET
@@ -231,7 +231,7 @@ def _log_limits() -> dict[str, Any]:
 
 
 def _watch(module: Any, private: str, public: str, replace: Callable[[Any], bool]) -> None:
-    """Call a function before a global provider is set; if it returns True, that is all."""
+    """Call a function before a global provider is set; if it returns True, nothing else happens."""
     # The private function is also called through names that were imported from the module.
     name = private if hasattr(module, private) else public
     original = getattr(module, name)
@@ -244,7 +244,7 @@ def _watch(module: Any, private: str, public: str, replace: Callable[[Any], bool
 
 
 class _HashedResource(Resource):
-    """A resource that computes its hash once: the exporters ask for it with each span."""
+    """A resource that computes its hash once: the exporters need it for each span."""
 
     def __init__(self, resource: Resource) -> None:
         super().__init__(resource.attributes, resource.schema_url)
@@ -267,7 +267,7 @@ class _Relay:
             self.own.append(processor)
 
     def shutdown(self) -> None:
-        """Shut our processors down; a provider that took our place does so for its others."""
+        """Shut our processors down; a provider that took our place does so for its own."""
         for processor in self.own:
             processor.shutdown()
 
@@ -381,7 +381,7 @@ def join_invocation(invocation_id: str) -> None:
     """Let the records of this process belong to an invocation from now on.
 
     Args:
-        invocation_id: The id that `oteval run` gave to its children; "" is ignored.
+        invocation_id: The id that `oteval run` passed to its children; "" is ignored.
     """
     global _current
     if invocation_id:
@@ -389,7 +389,7 @@ def join_invocation(invocation_id: str) -> None:
 
 
 def current_invocation() -> str:
-    """The invocation id of this process; a new one if it has joined none."""
+    """The invocation id of this process; a new id if it has joined none."""
     global _current
     if not _current:
         _current = secrets.token_hex(8)
@@ -399,13 +399,13 @@ def current_invocation() -> str:
 class InvocationMarker:
     """Adds the id to the resources of spans and log records that are exported.
 
-    Resources of a provider that oteval sets up have it already. Those of an agent's own provider
-    have it in the export only: other exporters of the agent do not see it.
+    Resources of a provider that oteval sets up have the id already. Resources of an agent's own
+    provider have it in the export only: other exporters of the agent do not see it.
     """
 
     def __init__(self) -> None:
-        # By identity, as hashing a resource serialises it. The originals are kept, so that their
-        # identities stay theirs.
+        # By identity, because hashing a resource serialises it. The originals are kept, so that no
+        # other object gets their identities.
         self._resources: dict[int, tuple[Resource, Resource]] = {}
 
     def marked(self, exportable: Exportable) -> Exportable:

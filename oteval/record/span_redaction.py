@@ -6,8 +6,8 @@ links, status messages, log bodies, and the attributes of resources and scopes.
 Secrets are removed without any rule, as in recorded HTTP exchanges: tools print keys, clients put
 them into URLs, and servers quote them in errors. A secret is recognised by the name of its
 attribute, by names inside of its text, by its form, or because the process has it in its
-environment or has sent it as a credential. Most spans have none; one search over all of their texts
-shows it.
+environment or has sent it as a credential. Most spans have no secrets, and one search over all of
+their texts shows that.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class AttributeSecrets:
         return self._current().url(f"{mark}{url}").removeprefix(mark)
 
     def _items(self, values: Sequence[Any], depth: int) -> tuple[Any, ...]:
-        """Remove the secrets of a sequence, also those after options such as ``--api-key``."""
+        """Remove the secrets of a sequence, also after options such as ``--api-key``."""
         out: list[Any] = []
         kind = ""
         for value in values:
@@ -172,7 +172,7 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
 
 # Processes have few resources and scopes; more are not remembered.
 _MAX_CACHED = 256
-# Before it became the only way, mappings as values had to be asked for.
+# Before this became the only way, mappings as values had to be requested.
 _NAME = "extended_attributes"
 _EXTENDED = {_NAME: True} if _NAME in inspect.signature(BoundedAttributes).parameters else {}
 
@@ -183,8 +183,8 @@ class TelemetryRedactor:
     def __init__(self, values: ValueRedactor) -> None:
         self._values = values
         self._secrets = AttributeSecrets()
-        # By identity, as hashing a resource serialises it. The originals are kept, so that their
-        # identities stay theirs.
+        # By identity, because hashing a resource serialises it. The originals are kept, so that no
+        # other object gets their identities.
         self._resources: dict[int, tuple[Resource, Resource]] = {}
         self._scopes: dict[int, tuple[InstrumentationScope, InstrumentationScope]] = {}
 

@@ -75,7 +75,7 @@ def start_scope(
 
 
 class SpanScope:
-    """A span that has started, and the context in which it is current.
+    """A span that has started, and the context that it is current in.
 
     Attributes:
         is_recording: Whether the span keeps attributes.
@@ -87,7 +87,8 @@ class SpanScope:
         self._span = span
         self._context = context
         self._token: Any = None
-        # Set at once at the end: each call of the SDK costs several times as much as an entry.
+        # Set together at the end: each call of the SDK costs several times as much as an entry
+        # here.
         self._attributes: dict[str, Any] = {}
         self._is_ended = False
         self.is_recording = span.is_recording()
@@ -100,8 +101,8 @@ class SpanScope:
         """Make the span that was current before current again.
 
         Args:
-            is_closed: Whether the code may have been closed from another context, as coroutines
-                that nobody awaits are; then that context stays as it is.
+            is_closed: Whether the code may have been closed from another context, as happens to
+                coroutines that nobody awaits. That context then stays unchanged.
         """
         token, self._token = self._token, None
         if token is None or (is_closed and otel_context.get_current() is not self._context):
@@ -109,7 +110,7 @@ class SpanScope:
         otel_context.detach(token)
 
     def separate_context(self) -> contextvars.Context:
-        """A copy of the context variables in which the span is current."""
+        """A copy of the context variables, with the span as the current one."""
         variables = contextvars.copy_context()
         variables.run(otel_context.attach, self._context)
         return variables

@@ -3,15 +3,15 @@
 A hand-written loop calls plain functions. A recording finds the function of a tool among the
 agent's own code and watches it, and a replay answers it, see `exchanged_code`.
 
-A function runs a tool if it has the tool's name, or if a dict has it under that name, as the tables
-do from which loops call their tools. Functions of Python's library, of installed packages and of
-oteval are left alone.
+A function runs a tool if it has the tool's name, or if a dict contains it under that name, such as
+a table that a loop calls its tools from. Functions of Python's library, of installed packages and
+of oteval are left alone.
 
 The search must not disturb other threads. ``gc.get_objects`` also returns tuples that another
 thread is still making. While anyone else has a reference to such a tuple, it cannot grow, and
 ``tuple(...)`` raises `SystemError` in that thread. So no other thread may run from the moment the
 list of all objects exists until it is gone: both happen inside one call of C code, which does not
-give up the interpreter lock.
+release the interpreter lock.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 _scanning = threading.Lock()
-# How often it is looked for a function that is the only one of its tool.
+# The most searches for a function that is the only one of its tool.
 _SEARCHES = 3
 # Instructions of every function, and instructions of a call.
 _NO_EFFECT = frozenset({"RESUME", "NOP", "CACHE", "RETURN_GENERATOR", "POP_TOP", "COPY_FREE_VARS"})
@@ -69,7 +69,7 @@ class ToolFunction:
 
     Attributes:
         code: Its code.
-        instances: The function objects with that code, such as those of several closures.
+        instances: The function objects with that code, such as several closures.
         owners: The functions that make such an object each time they run.
     """
 
@@ -84,7 +84,7 @@ class ToolFunction:
 
     @property
     def line(self) -> str:
-        """Where it is defined, as ``shop.py:41``; of a decorated function, where that is."""
+        """Where it is defined, as ``shop.py:41``; of a decorated function, its own definition."""
         inner = inspect.unwrap(self.instances[0]) if self.instances else None
         code = getattr(inner, "__code__", self.code)
         return f"{shown_file(code.co_filename)}:{code.co_firstlineno}"
@@ -99,7 +99,7 @@ class ToolFunction:
 
     @property
     def takes_arguments(self) -> bool:
-        """Whether a call can give it arguments; a property has none, nor has a getter."""
+        """Whether a call can pass it arguments; properties and getters take none."""
         code = self.code
         if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
             return True
@@ -192,8 +192,8 @@ def functions_of_tools(
     functions: dict[str, list[ToolFunction]] = {}
     with _scanning:  # the objects of one search would be alive in another
         for _ in range(_SEARCHES):
-            # Modules and closures that are gone leave functions behind until they are collected,
-            # which does nothing while another thread collects.
+            # Modules and closures that are gone leave functions behind until they are collected.
+            # Collecting does nothing while another thread collects.
             functions.clear()
             if collects:
                 gc.collect()
@@ -223,7 +223,7 @@ def has_function_of(names: Collection[str], code: CodeType) -> bool:
 
 
 def _texts_of(code: CodeType) -> Iterator[object]:
-    """Yield the constants of code, and those in its tuples, as the keys of a table are."""
+    """Yield the constants of code, also from its tuples, where the keys of a table are."""
     for constant in code.co_consts:
         if type(constant) is tuple:
             yield from constant
@@ -268,7 +268,7 @@ class _Candidates:
         self._in_tables: dict[str, dict[int, ToolFunction]] = {name: {} for name in names}
 
     def add_function(self, function: FunctionType) -> None:
-        """Take note of a function, and of those that it defines when it runs."""
+        """Take note of a function, and of the functions that it defines when it runs."""
         code = own_code(function.__code__)
         if id(function) in self._seen or not is_agent_file(code.co_filename) or is_copy(function):
             return
@@ -293,7 +293,7 @@ class _Candidates:
                 self._in_tables[name].setdefault(id(function), instance)
 
     def of(self, name: str) -> list[ToolFunction]:
-        """The functions of a tool, without those that another of them wraps."""
+        """The functions of a tool, except functions that another of them wraps."""
         functions = [*self._by_code[name].values(), *self._in_tables[name].values()]
         wrapped = {
             id(inner)
@@ -362,7 +362,7 @@ def _function_in(value: Any) -> FunctionType | None:
 
 
 def _wrapped_by(function: FunctionType) -> Iterator[FunctionType]:
-    """Yield the functions that a decorator's function calls: its wrapped one, and its variables."""
+    """Yield the functions that a decorator's function calls: the wrapped one, and its variables."""
     inner = getattr(function, "__wrapped__", None)
     if isinstance(inner, FunctionType):
         yield inner
@@ -376,7 +376,7 @@ def _wrapped_by(function: FunctionType) -> Iterator[FunctionType]:
 
 
 def _running_frames(functions: Collection[FunctionType]) -> Iterator[FrameType]:
-    """Yield the frames, running or suspended, of functions."""
+    """Yield the running and suspended frames of functions."""
     codes = {function.__code__ for function in functions}
     if not codes:
         return
@@ -456,5 +456,5 @@ def _objects_of(types: frozenset[type]) -> list[Any]:
 
 
 def _everything() -> Iterator[Any]:
-    """Iterate over all objects; their list is made for the first of them."""
+    """Iterate over all objects; their list is made when the first is requested."""
     return chain.from_iterable(map(gc.get_objects, (None,)))

@@ -31,7 +31,8 @@ class ToolRecorder:
         description: A description, or "".
         parameters: The parameters of the function.
         hidden: The names of arguments that are not recorded.
-        result: Returns the result to record when called with the return value; None for itself.
+        result: Returns the result to record when called with the return value; None for the return
+            value itself.
         capture_content: Whether to record arguments and results.
         function: The function.
         attributes: More attributes of the span.
@@ -67,14 +68,14 @@ class ToolRecorder:
         call_id: str = "",
         is_current: bool = True,
     ) -> Invocation | None:
-        """Start the span of a call; None if nothing records it, without a hook.
+        """Start the span of a call; None if it has no hook and nothing records it.
 
         Args:
             args: The positional arguments.
             kwargs: The named arguments.
             hook: The hook of a replay, which answers the call or observes it.
             call_id: The id of the model's call, or "".
-            is_current: Whether spans that begin in the function are below this one.
+            is_current: Whether spans that begin in the function are below this span.
         """
         attributes = {**self._start, THREAD: running_thread()}
         if call_id:
@@ -135,7 +136,7 @@ class _ToolInvocation(Invocation):
         self._start_ns = 0
 
     def __enter__(self) -> None:
-        """Make the span current, unless it is to stay beside others."""
+        """Make the span current, unless spans inside of the function are to stay beside it."""
         if self._is_current:
             super().__enter__()
 

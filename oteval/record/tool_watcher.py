@@ -1,14 +1,14 @@
 """Plain functions that run the tools of a hand-written loop, watched while the agent is recorded.
 
-Without it, a recording has the result of a plain function only as the text that the loop sent to
-the model. A replay gives the function's result back to the loop, so it needs the value itself, or
-the exception, with its type.
+Without the watcher, a recording has the result of a plain function only as the text that the loop
+sent to the model. A replay returns the function's result to the loop, so it needs the value itself,
+or the exception, with its type.
 
 The watcher sees each request to a model and its answer. It looks for the functions of the tools
 that the request offers or the answer calls, once for each name, and watches their calls. A call
-with the name and the arguments of an answer gets a span like a tool of `@oteval.tool`. All other
-calls run unchanged, and so do functions that `@oteval.tool` or a framework calls, which record
-their tools themselves. Errors in this module are counted and never reach the agent.
+with the name and the arguments in an answer gets a span like a tool of `@oteval.tool`. All other
+calls run unchanged. So do functions that `@oteval.tool` or a framework calls: these record their
+tools themselves. Errors in this module are counted and never reach the agent.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["ToolWatcher"]
 _OFFERS = (b'"tools"', b'"functions"', b'"toolConfig"', b'"tool_config"')
 _REQUESTS = (b'"tool_calls"', b'"function_call"', b"tool_use", b'"toolUse"', b'"functionCall"')
 _ARGUMENT_KEYS = ("arguments", "input", "args", "parameters")
-# Packages that only call the functions that they are given. Frameworks of agents are not here.
+# Packages that only call the functions that are passed to them. Frameworks of agents are not here.
 _PASSING = frozenset(
     {"anyio", "asgiref", "backoff", "decorator", "gevent", "greenlet", "joblib", "oteval"}
     | {"opentelemetry", "pydantic", "pydantic_core", "tenacity", "trio", "uvloop", "wrapt"}
@@ -59,13 +59,14 @@ _MOST_REQUESTED = 512
 _MOST_OPEN = 64
 _MOST_OFFERS, _LONGEST_OFFER = 64, 1 << 20
 _MOST_SEARCHES = 8
-# From a call of the watcher to the caller of the function: through `answer_call` and the new code.
+# Frames from a call of the watcher to the caller of the function: through `answer_call` and the new
+# code.
 _FRAMES_TO_CALLER = 4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _PendingCall:
-    """A call that a model has asked for, and that has not run yet.
+    """A call that a model has requested and that has not run yet.
 
     Attributes:
         name: The tool.
@@ -92,12 +93,12 @@ class _OpenAnswer:
 
 
 class ToolWatcher:
-    """Watches the plain functions of tools, and records the calls that models have asked for."""
+    """Watches the plain functions of tools, and records the calls that models have requested."""
 
     def __init__(self) -> None:
         self._searching = threading.RLock()
         self._undo = ExitStack()
-        # How many modules were loaded whenever the functions of a tool were looked for.
+        # By tool, how many modules were loaded at each search for its functions.
         self._searched: defaultdict[str, set[int]] = defaultdict(set)
         # Tools whose functions are watched.
         self._watched: set[str] = set()
@@ -108,7 +109,7 @@ class ToolWatcher:
         self._requested: deque[_PendingCall] = deque(maxlen=_MOST_REQUESTED)
         self._open: dict[int, _OpenAnswer] = {}
         self._is_closed = False
-        # The tools that a model has asked for, and that no function of the agent runs yet.
+        # The tools that a model has requested and that no function of the agent runs yet.
         self._missing: set[str] = set()
         self._imports = ModuleWatch(
             lambda code: has_function_of(self._missing, code), self._imported
@@ -158,7 +159,7 @@ class ToolWatcher:
         answer = self._open.pop(id(exchange), None)
         if self._is_closed or exchange.method != "POST" or not 200 <= exchange.status < 300:
             return
-        if exchange.error:  # the agent asks again, and gets other calls
+        if exchange.error:  # the agent repeats the request, and gets other calls
             self._forget(id(exchange))
             return
         self._note(answer or _OpenAnswer(exchange), is_whole=True)
@@ -197,7 +198,7 @@ class ToolWatcher:
     def _search(self, names: Iterable[str]) -> None:
         """Watch the functions of tools, unless they are watched already.
 
-        A tool without one is looked for again when further modules have been imported.
+        A tool without a function is looked for again when further modules have been imported.
         """
         modules = len(sys.modules)
         missing = [
@@ -224,7 +225,7 @@ class ToolWatcher:
     def _called(
         self, name: str, path: str, function: FunctionType, arguments: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """Wrap a function so that it also records the call; None if no model has asked for it."""
+        """Wrap a function so that it also records the call; None if no model requested it."""
         if not (self._requested or self._open) or current_tool_hook() is not None:
             return None
         span = _current_span()

@@ -1,4 +1,4 @@
-"""Values with their types as text, so that a replay gives back equal ones.
+"""Values with their types as text, so that a replay returns equal values.
 
 The text of a value is one of these:
 
@@ -7,8 +7,8 @@ The text of a value is one of these:
 - JSON: an object with one key that begins with ``$`` stands for a value that JSON lacks:
   ``{"$decimal": "1.50"}``. Other keys that begin with ``$`` have another ``$`` in front.
 
-`value_kinds` and `class_kinds` have the table. A value of another class is recorded by the name of
-its class alone (``$opaque``), and cannot be restored.
+`value_kinds` and `class_kinds` contain the table. A value of another class is recorded by the name
+of its class alone (``$opaque``), and cannot be restored.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The kinds of values that a recording keeps with their type, apart from those of classes.
+"""The kinds of values that a recording keeps with their type, except instances of classes.
 
 They are the types of Python's library, and results that a tool delivers later: generators and
 coroutines, recorded with their chunks and their end.
 
 Each kind has a tag, and turns a value into plain JSON and back. `class_kinds` adds the values of an
-agent's own classes, and `typed_values` puts them together. The table is closed: a recording is data
-from disk, and none of its entries imports a module or calls a function that the recording names.
+agent's own classes, and `typed_values` puts them together. The table is closed, because a recording
+is data from disk: no entry of the table imports a module or calls a function that the recording
+names.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class UnrestorableValue(ValueError):
 
 
 OPAQUE = "$opaque"
-"""The tag of a value that cannot be restored; the payload says why."""
+"""The tag of a value that cannot be restored; the payload has the reason."""
 
 Encode = Callable[[Any], Any]
 """Returns the encoded form of a part of a value."""
@@ -346,7 +347,7 @@ class Generated:
     Attributes:
         chunks: The values that it yielded.
         value: The value that it returned.
-        error: The exception with which it ended, or None.
+        error: The exception that ended it, or None.
         is_async: Whether it is an asynchronous generator.
     """
 
@@ -378,7 +379,7 @@ class Awaited:
 
     Attributes:
         value: Its result.
-        error: The exception with which it ended, or None.
+        error: The exception that ended it, or None.
     """
 
     value: Any = None

@@ -1,11 +1,11 @@
 """Interception of the requests that aiohttp sends, which LiteLLM and others use.
 
 aiohttp calls *middlewares* for each request, before it connects: redirects are separate requests.
-The hook on ``ClientSession._request`` adds one below the agent's. It describes the request
-by one of httpx, lets that pass the interceptors, and gives the agent a ``ClientResponse``. Needs
-aiohttp 3.12 or later, see `is_supported`.
+The hook on ``ClientSession._request`` adds a middleware below the agent's. The middleware describes
+the request as a request of httpx, passes that to the interceptors, and returns a ``ClientResponse``
+to the agent. It needs aiohttp 3.12 or later, see `is_supported`.
 
-A response from the network is not replaced, only its ``content``: by a reader that takes each piece
+A response from the network is not replaced, except its ``content``. The new reader takes each piece
 from the interceptors' stream, which takes it from the original reader. aiohttp decompresses bodies
 as they arrive; the decompressed body is recorded.
 """
@@ -50,7 +50,7 @@ _ERRORS = {
 
 
 def is_supported(session_class: Any) -> bool:
-    """Whether the version of aiohttp has middlewares; warn if it has not."""
+    """Whether the version of aiohttp has middlewares; warn if not."""
     has_middlewares = "middlewares" in inspect.signature(session_class._request).parameters
     if not has_middlewares:
         _warn_of_version()
@@ -69,14 +69,14 @@ async def intercepted_request(
     options: dict[str, Any],
     chain: AsyncChain,
 ) -> Any:
-    """Send a request of aiohttp past the interceptors, and return its response.
+    """Send a request of aiohttp through the interceptors, and return its response.
 
     Args:
         request: The original method of the session.
         session: The session.
         args: The arguments of the method.
         options: Its arguments by name.
-        chain: Gives a request to the interceptors, with the function that sends it.
+        chain: Passes a request to the interceptors, with the function that sends it.
 
     Raises:
         aiohttp.ClientError: The request failed, or an interceptor raised the error.
@@ -93,7 +93,7 @@ async def intercepted_request(
 async def _intercepted(
     native: Any, handler: Callable[[Any], Awaitable[Any]], chain: AsyncChain
 ) -> Any:
-    """Give one request of aiohttp to the interceptors."""
+    """Pass one request of aiohttp to the interceptors."""
     if native.url.path.endswith(TELEMETRY_PATHS):
         return await handler(native)
     try:
@@ -114,10 +114,10 @@ async def _intercepted(
 
 
 async def _description(library: Any, native: Any) -> Any:
-    """Describe a request of aiohttp by one of httpx."""
+    """Describe a request of aiohttp as a request of httpx."""
     body = native.body
     content = body if isinstance(body, bytes) else await body.as_bytes()
-    # A body that is to be compressed is not yet.
+    # A body that is to be compressed is not compressed yet.
     headers = [
         (name, value)
         for name, value in native.headers.items()
@@ -133,7 +133,7 @@ async def _description(library: Any, native: Any) -> Any:
 
 
 class _AiohttpCall:
-    """A request of aiohttp that passes the interceptors.
+    """A request of aiohttp that goes through the interceptors.
 
     Attributes:
         request: Its description.
@@ -167,7 +167,7 @@ class _AiohttpCall:
         return self.response
 
     async def _edit(self, request: Any) -> None:
-        """Change the request to an interceptor's."""
+        """Change the request to the interceptor's request."""
         native = self._native
         url = _module("yarl").URL(str(request.url), encoded=True)
         native.method, native.url = request.method, url
@@ -188,7 +188,7 @@ class _AiohttpCall:
 @functools.cache
 def _native_stream(library: Any) -> Any:
     class NativeStream(library.AsyncByteStream):  # type: ignore[misc]
-        """The pieces that an original reader gives, as they arrive."""
+        """The pieces that an original reader returns, as they arrive."""
 
         def __init__(self, content: Any) -> None:
             self._content = content
@@ -205,7 +205,7 @@ def _reader(stream: Any, error_of: Callable[[Any], BaseException], library: Any)
 
     Args:
         stream: The stream.
-        error_of: Returns the exception of aiohttp for one of the library.
+        error_of: Returns the exception of aiohttp for an exception of the library.
         library: The module httpx or httpx2.
     """
     return _reader_class()(stream, error_of, library)
@@ -271,7 +271,7 @@ class _Unpaused:
 
 
 def _answer(library: Any, native: Any, response: Any) -> Any:
-    """Build the response of aiohttp with the status, headers and body of one of httpx."""
+    """Build the response of aiohttp with the status, headers and body of a response of httpx."""
     aiohttp, multidict = _module("aiohttp"), _module("multidict")
     is_read = hasattr(response, "_content")
     headers = multidict.CIMultiDict(
@@ -332,7 +332,7 @@ def _phrase(status: int) -> str:
 
 
 def _aiohttp_error(error: Any, native: Any, *, in_body: bool) -> BaseException:
-    """The exception of aiohttp for one of httpx; a recorded one is named in its text.
+    """The exception of aiohttp for one of httpx, whose text names a recorded exception.
 
     Args:
         error: The exception of httpx.

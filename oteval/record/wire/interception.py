@@ -3,9 +3,9 @@
 An `Interceptor` gets every request at the transport, where it is about to be sent, and decides how
 to answer it. The hooks are set on the classes ``HTTPTransport`` and ``AsyncHTTPTransport``. They
 therefore also apply to clients that exist already, to subclasses, and to transports that wrap
-others: such a transport is passed by, and the request is intercepted once, where it would reach
-the network. Retries are separate requests. For requests, ``HTTPAdapter`` is hooked, for urllib3
-(and so for botocore) its pools, for aiohttp its sessions: their requests are described by those of
+others: such a transport is passed by, and the request is intercepted once, where it would reach the
+network. Retries are separate requests. For requests, ``HTTPAdapter`` is hooked; for urllib3 (and so
+for botocore), its pools; for aiohttp, its sessions. Their requests are described as requests of
 httpx, see `requests_adapter`, `urllib3_adapter` and `aiohttp_adapter`.
 
 Libraries that are not imported yet are hooked when they are imported. The hooks lie below the
@@ -13,7 +13,7 @@ wrappers of wrapt, which OpenTelemetry's instrumentation uses: the current span 
 the HTTP request, and either of them can be removed first.
 
 ``ASGITransport`` and ``WSGITransport`` call an application in the same process, usually the agent
-under test, and are never hooked. ``MockTransport`` is hooked only for interceptors that ask for it.
+under test, and are never hooked. ``MockTransport`` is hooked only for interceptors that request it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CLIENTS = (*LIBRARIES, "aiohttp", "requests", "urllib3")
 """The libraries whose requests are intercepted."""
 
 CLIENTS_WITHOUT_SPANS = ("aiohttp", "urllib3")
-"""Those whose requests get a span from the recorder, unless an instrumentation writes one."""
+"""Libraries whose requests get a span from the recorder, unless an instrumentation writes one."""
 
 Send = Callable[[Any], Any]
 SendAsync = Callable[[Any], Awaitable[Any]]
@@ -79,7 +79,7 @@ class Interceptor(Protocol):
 
         Args:
             request: The request.
-            send: Gives a request to the next interceptor, or to the network.
+            send: Passes a request to the next interceptor, or to the network.
         """
 
     async def handle_async(self, request: Any, send: SendAsync) -> Any:
@@ -87,7 +87,7 @@ class Interceptor(Protocol):
 
         Args:
             request: The request.
-            send: Gives a request to the next interceptor, or to the network.
+            send: Passes a request to the next interceptor, or to the network.
         """
 
 
@@ -104,7 +104,7 @@ class Interception:
     mocks: bool = False
 
     def remove(self) -> None:
-        """Remove the interceptor. Requests that it already has run to their end."""
+        """Remove the interceptor. Requests that it has received already run to their end."""
         _hooks.remove(self)
 
     def __enter__(self) -> Self:
@@ -115,7 +115,7 @@ class Interception:
 
 
 def add(interceptor: Interceptor, *, mocks: bool = False) -> Interception:
-    """Intercept all requests from now on, also those of libraries that are imported later.
+    """Intercept all requests from now on, also in libraries that are imported later.
 
     Of several interceptors, the last one added gets a request first.
 
@@ -138,12 +138,12 @@ def library_of(request: Any) -> ModuleType:
 
 
 _handled: ContextVar[Any] = ContextVar("oteval_handled_request", default=None)
-# requests sends by urllib3, which calls itself for a retry.
+# requests sends through urllib3, which calls itself for a retry.
 _is_below_urllib3: ContextVar[bool] = ContextVar("oteval_below_urllib3", default=False)
 
 
 class _Handling:
-    """Marks a request as given to the interceptors while the block runs.
+    """Marks a request as passed to the interceptors while the block runs.
 
     A mock transport may pass it on to a real one, and another library's function may lie between
     two hooks: the interceptors must not get it again.
@@ -331,7 +331,7 @@ def _aiohttp_hook(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _handled_by(chain: tuple[Interceptor, ...], request: Any, send: Send) -> Any:
-    """Give a request to the interceptors, the last one first."""
+    """Pass a request to the interceptors, the last one first."""
     # Without a function that refers to itself: responses are freed as soon as the agent drops them.
     for interceptor in chain:
         send = functools.partial(_passed, interceptor, send)

@@ -52,7 +52,7 @@ class OpenExchange:
         method: The method of the request.
         url: The URL of the request.
         status: The status of the response; 0 if there is none.
-        error: Why it failed, once it has ended; "" if it did not.
+        error: Why it failed, once it has ended; "" if it did not fail.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class OpenExchange:
         self.method, self.url = request.method, str(request.url)
         self._headers = request.headers.multi_items()
         self._thread = running_thread()
-        # Now, so that spans that end meanwhile lose them as well.
+        # Added now, so that spans that end meanwhile lose these secrets as well.
         PROCESS_SECRETS.add(credentials(self._headers))
         self._redactor = redactor
         self._sent = _Body(max_body)
@@ -108,7 +108,7 @@ class OpenExchange:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Record the error of sending, and give the request its stream back.
+        """Record the error of sending, and restore the request's stream.
 
         A redirect may send the stream again.
         """
@@ -336,7 +336,7 @@ def _decoded(library: ModuleType, body: _Body, headers: dict[str, str]) -> tuple
 
 
 class _Tee:
-    """A stream that shows each piece to a function, and the end to a call."""
+    """A stream that shows each piece to a function, and its end to an exchange."""
 
     def __init__(
         self, stream: Any, receive: Callable[[bytes], None], call: OpenExchange | None

@@ -1,11 +1,11 @@
 """Record the HTTP exchanges of an agent as log events, without secrets.
 
-`WireRecorder` is an interceptor: it passes every request on, and emits each exchange that has ended
-as an OpenTelemetry log event, in the context in which the request was made, so it lies beside the
-spans of the trace. `open_exchange` copies the bodies.
+`WireRecorder` is an interceptor. It passes every request on, and emits each exchange that has ended
+as an OpenTelemetry log event. The event has the context of the request, so it lies beside the spans
+of the trace. `open_exchange` copies the bodies.
 
-Clients that no instrumentation gives a span for their requests, aiohttp and urllib3, get one here:
-an exchange without a span could not be placed in its trace.
+If no instrumentation writes a span for a request of aiohttp or urllib3, the recorder does: an
+exchange without a span could not be placed in its trace.
 
 With a `RecordingWorker`, the agent's thread only collects the pieces: a separate thread removes the
 secrets and emits the event.
@@ -61,7 +61,7 @@ class ExchangeRecorder(ABC):
         """Prepare to record.
 
         Args:
-            redactor: Removes the secrets; None for one with the process's environment.
+            redactor: Removes the secrets; None for a redactor with the process's environment.
             max_body: The largest body to record (bytes, encoded and decoded).
         """
         self._redactor = redactor or SecretRedactor()
@@ -79,7 +79,7 @@ class ExchangeRecorder(ABC):
         Args:
             exchange: The exchange, without secrets.
             omitted: Why parts of it are missing, or "".
-            context: The context in which the request was made.
+            context: The context of the request.
         """
 
     def handle(self, request: Any, send: Callable[[Any], Any]) -> Any:
@@ -149,7 +149,7 @@ class ExchangeRecorder(ABC):
             record()
 
     def _begin(self, request: Any) -> OpenExchange | None:
-        """Begin the record of a request; None if it is not to be recorded."""
+        """Begin to record a request; None if it is not to be recorded."""
         with self.guarded():
             if self._is_wanted(request):
                 span, context = self._span_and_context(request)
@@ -193,9 +193,9 @@ class WireRecorder(ExchangeRecorder):
 
         Args:
             logger_provider: OpenTelemetry's logger provider; None for the global one.
-            redactor: Removes the secrets; None for one with the process's environment.
-            max_body: The largest body to record (bytes, encoded and decoded). The event of a
-                larger one has a note instead.
+            redactor: Removes the secrets; None for a redactor with the process's environment.
+            max_body: The largest body to record (bytes, encoded and decoded). The event of a larger
+                body has a note instead.
             include_hosts: Globs of the hosts to record, such as ``*.openai.com`` or
                 ``localhost:8000``; empty for all.
             exclude_hosts: Globs of hosts not to record.

@@ -5,9 +5,9 @@ bodies. The agent's thread only queues the exchange. An emitted event is always 
 
 The bytes that wait are bounded. An exchange that does not fit is recorded without its bodies.
 
-The worker also knows the responses that are being read. One that the agent has dropped without
-closing it is collected before a flush, and recorded as incomplete; at the end of the process, all
-are.
+The worker also knows the responses that are being read. A response that the agent has dropped
+without closing it is collected before a flush, and recorded as incomplete. At the end of the
+process, all open responses are recorded as incomplete.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class RecordingWorker:
         # Counted separately, so that the worker needs no lock: a handler of a signal may have it.
         self._added = self._done = 0
         self._thread: threading.Thread | None = None
-        # A queue, as an event has a lock that a handler of a signal may wait for in vain.
+        # A queue, because an event has a lock that a handler of a signal may wait for in vain.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
-        # By identity; changed by single steps, as finalizers and handlers of signals do it.
+        # By identity; changed by single steps, because finalizers and handlers of signals do it.
         self._open: dict[int, OpenExchange] = {}
 
     def opened(self, exchange: OpenExchange) -> None:
@@ -152,7 +152,7 @@ class RecordingWorker:
         return True
 
     def before_fork(self) -> None:
-        """Wait for the task that runs, as it may have locks that a child could never get."""
+        """Wait for the running task, because it may have locks that a child could never get."""
         self._busy.acquire()
 
     def after_fork_in_parent(self) -> None:
@@ -184,7 +184,7 @@ class RecordingWorker:
                 self._run(tasks.get())
 
     def _drain(self) -> None:
-        """Run the tasks in this thread: at the very end of a process, none can be started."""
+        """Run the tasks in this thread: at the very end of a process, no thread can be started."""
         while True:
             try:
                 task = self._tasks.get_nowait()

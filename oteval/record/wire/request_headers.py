@@ -1,9 +1,9 @@
 """The headers of a request that a recording keeps, and that a replay compares.
 
-A recording has the name of every header that the agent set. Its value is there if the header is
-known to be harmless; otherwise a short checksum shows whether a later value is the same, without
-the secret. Headers of these kinds do not change the meaning of a request, vary from run to
-run, or are missing where a replay has no keys. They are not compared:
+A recording stores the name of every header that the agent set. It stores the value if the header is
+known to be harmless. Otherwise it stores a short checksum, which shows whether a later value is the
+same without revealing the secret. Some kinds of headers do not change the meaning of a request,
+vary from run to run, or are missing where a replay has no keys. These kinds are not compared:
 
 - of the transport: ``host`` (the URL has it), ``content-length``, ``accept-encoding``,
   ``connection``, ``user-agent``, ``date`` and the like; ``sec-*`` and ``x-forwarded-*``;
@@ -80,7 +80,7 @@ def is_checksum(value: str) -> bool:
 
 
 def is_same_header(recorded: str, actual: str) -> bool:
-    """Whether an actual value is the recorded one, or has its checksum."""
+    """Whether an actual value is the recorded value, or has the recorded checksum."""
     if not is_checksum(recorded):
         return recorded == actual
     return recorded in (_digest(actual), ", ".join(map(_digest, actual.split(", "))))

@@ -1,18 +1,18 @@
 """Interception of the requests that the library requests sends.
 
 Interceptors know the requests and responses of httpx and httpx2. The hook on ``HTTPAdapter.send``
-describes each request of requests by one of that kind, lets it pass the interceptors, and gives the
-agent a ``requests.Response``. It therefore needs one of the two libraries; oteval's dependencies
-always bring one.
+describes each request of requests as a request of httpx or httpx2, passes it to the interceptors,
+and returns a ``requests.Response`` to the agent. It therefore needs httpx or httpx2; oteval's
+dependencies always include one of them.
 
 If nothing answers for the server, the agent's own ``PreparedRequest`` is sent by the agent's own
 adapter, and the agent gets the very response that the adapter returned. Interceptors may watch its
-body, see `requests_responses`, and cannot change it. A request that cannot be described is sent
-past the interceptors, and counted. Telemetry is sent past them as well; a replay blocks it.
+body, see `requests_responses`, but cannot change it. A request that cannot be described is sent
+without the interceptors, and counted. Telemetry is sent without them as well; a replay blocks it.
 
-Redirects and authentication lie above the adapter: each request of theirs is intercepted. Retries
-of urllib3 lie below it: of those, only the last response is seen. Adapters that do not call
-``HTTPAdapter.send`` do not send to the network, as a rule, and are not hooked.
+Redirects and authentication lie above the adapter: each of their requests is intercepted. Retries
+of urllib3 lie below it, so only the last response is seen. Adapters that do not call
+``HTTPAdapter.send`` are not hooked; they usually do not send to the network.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ def intercepted_send(
     *,
     error_of: Callable[[Any, Any], Exception] | None = None,
 ) -> Any:
-    """Send a request past the interceptors, and return the ``requests.Response``.
+    """Send a request through the interceptors, and return the ``requests.Response``.
 
     Args:
-        send: Sends a ``PreparedRequest`` by the original method, and returns its response.
+        send: Sends a ``PreparedRequest`` with the original method, and returns its response.
         adapter: The adapter.
         prepared: The agent's request.
-        chain: Gives a request to the interceptors, with the function that sends it.
-        error_of: Returns the exception to raise for one of httpx and the agent's request; None to
-            raise exceptions of requests.
+        chain: Passes a request to the interceptors, with the function that sends it.
+        error_of: Returns the exception to raise for an exception of httpx and the agent's request;
+            None to raise exceptions of requests.
 
     Raises:
         requests.RequestException: The request failed, or an interceptor raised the error.
     """
     if str(prepared.url).partition("?")[0].endswith(TELEMETRY_PATHS):
-        # OpenTelemetry's exporters use requests. Where httpx is not used, it is not imported.
+        # OpenTelemetry's exporters use requests. If httpx is not used, it is not imported.
         return send(prepared)
     try:
         library = description_library()
@@ -285,7 +285,7 @@ class _WatchedFile(_Watched):
 
 
 def _requests_error(error: Any, prepared: Any) -> Exception:
-    """The exception of requests for one of httpx."""
+    """The exception of requests for an exception of httpx."""
     from requests import exceptions
 
     kind, message = native_error(
@@ -297,16 +297,16 @@ def _requests_error(error: Any, prepared: Any) -> Exception:
 def native_error(
     error: Any, module: Any, base: type, names: Mapping[str, str], default: str
 ) -> tuple[Any, str]:
-    """The exception class of a client for one of httpx, and its message.
+    """The exception class of a client for an exception of httpx, and its message.
 
     A recording names the exceptions of the agent's client: the text begins with the name.
 
     Args:
         error: The exception of httpx.
         module: The module with the client's exceptions.
-        base: The class from which they are derived.
-        names: The client's names for httpx's.
-        default: The name for all others.
+        base: The class that they are derived from.
+        names: The client's names for the exceptions of httpx.
+        default: The name for all other exceptions.
     """
     text = str(error)
     name, _, message = text.partition(": ")

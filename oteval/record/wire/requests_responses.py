@@ -1,9 +1,9 @@
-"""Responses of requests: those whose body is copied while the agent reads it, and recorded ones.
+"""Responses of requests: from the network, copied while the agent reads them, or from a recording.
 
 A response that came from the network keeps everything it has: connection, cookies, timeouts. Only
-the class of its ``raw`` is replaced by a subclass that copies the bytes that arrive, before they
-are decoded, and learns how the body ends. The methods that are extended for that are private ones
-of urllib3, the same from 1.26.10 to 2. If a version does not have them, the body is not recorded.
+the class of its ``raw`` is replaced by a subclass that copies the arriving bytes before they are
+decoded, and notices how the body ends. It extends private methods of urllib3, which are the same
+from 1.26.10 to 2. If a version does not have them, the body is not recorded.
 
 A recorded response is a response of urllib3 that reads from a stream of httpx. It is read chunk by
 chunk, as it was recorded.
@@ -43,22 +43,22 @@ class StreamCopy(Protocol):
     was_read: bool
 
     def follow(self, stream: Any) -> None:
-        """Let a stream, which wraps this one, get the pieces from now on."""
+        """Let a stream that wraps this stream get the pieces from now on."""
 
     def show(self, piece: bytes, *, is_whole: bool = True) -> None:
         """Show a piece that the agent sends or reads.
 
         Args:
             piece: The piece.
-            is_whole: Whether it is shown at once, rather than with the next ones: some agents read
-                byte by byte.
+            is_whole: Whether it is shown at once, rather than with the next pieces: some agents
+                read byte by byte.
         """
 
     def end(self) -> None:
         """Show that the body is complete."""
 
     def fail(self, error: BaseException) -> None:
-        """Show the error by which the body ends."""
+        """Show the error that ends the body."""
 
     def close(self) -> None:
         """Show that the agent reads no more."""
@@ -245,7 +245,7 @@ def _watched_class(kind: Any) -> Any:
 def response_of(
     library: Any, adapter: Any, prepared: Any, response: Any, *, is_read: bool = False
 ) -> Any:
-    """Build the response of requests with the status, headers and body of one of httpx.
+    """Build the response of requests with the status, headers and body of a response of httpx.
 
     Args:
         library: The module httpx or httpx2.
@@ -285,8 +285,8 @@ def response_of(
 class _AnswerFile:
     """A recorded body, as urllib3 reads it from a response of ``http.client``.
 
-    Read by `read`, it has the bytes of the body; read by `readline` and `_safe_read`, it has the
-    chunks with their lengths.
+    `read` returns the bytes of the body; `readline` and `_safe_read` return the chunks with their
+    lengths.
 
     Attributes:
         fp: The file itself, None if it is closed.
@@ -319,7 +319,7 @@ class _AnswerFile:
             self._response.close()
 
     def read(self, size: int | None = None) -> bytes:
-        """Read the next bytes of the body, all without a size."""
+        """Read the next bytes of the body; without a size, all of them."""
         is_all = size is None or size < 0
         while (is_all or len(self._buffer) < (size or 0)) and (piece := self._next()):
             self._buffer += piece

@@ -1,10 +1,11 @@
-"""Interception of the requests that urllib3 sends: of botocore, and of programs that use it alone.
+"""Interception of the requests that urllib3 sends for botocore, and for programs that use it alone.
 
-The hook on ``HTTPConnectionPool.urlopen`` describes each request like requests' own, see
-`requests_adapter`, which sends by urllib3 too: its requests are intercepted there, and pass here.
+The hook on ``HTTPConnectionPool.urlopen`` describes each request like a request of requests, see
+`requests_adapter`. The library requests sends through urllib3 too: its requests are intercepted by
+its own adapter, and pass this hook.
 
-A redirect that a pool follows by itself, and a retry, are below the hook: of those, only the last
-response is seen. botocore and ``PoolManager`` follow and retry above it.
+Redirects that a pool follows by itself, and retries, are below the hook, so only the last response
+is seen. botocore and ``PoolManager`` follow redirects and retry above it.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 def intercepted_urlopen(
     urlopen: Callable[..., Any], pool: Any, args: tuple[Any, ...], options: Any, chain: Chain
 ) -> Any:
-    """Send a request past the interceptors, and return urllib3's response.
+    """Send a request through the interceptors, and return urllib3's response.
 
     Args:
         urlopen: The original method.
         pool: The pool of connections.
         args: The arguments of the method.
         options: Its arguments by name.
-        chain: Gives a request to the interceptors, with the function that sends it.
+        chain: Passes a request to the interceptors, with the function that sends it.
 
     Raises:
         urllib3.exceptions.HTTPError: The request failed, or an interceptor raised the error.
@@ -66,7 +67,7 @@ class _Request:
 
 
 def _native(raw: Any) -> SimpleNamespace:
-    """A response of urllib3 with the attributes that `requests_adapter` reads of requests' own."""
+    """A response of urllib3 with the attributes that `requests_adapter` reads."""
     return SimpleNamespace(raw=raw, close=raw.close)
 
 
@@ -129,7 +130,7 @@ class _UrlopenCall:
         return raw
 
     def error_of(self, error: Any, request: _Request) -> Exception:
-        """The exception of urllib3 for one of httpx; a recorded one is named in its text."""
+        """The exception of urllib3 for one of httpx, whose text names a recorded exception."""
         from urllib3 import exceptions
 
         kind, message = native_error(

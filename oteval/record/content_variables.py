@@ -26,7 +26,7 @@ _COMMON: Mapping[str, tuple[str | None, str | None]] = {
     "OPENINFERENCE_HIDE_LLM_INVOCATION_PARAMETERS": (None, "true"),
     "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS": ("true", "false"),
 }
-# The prefixes of OpenTelemetry's own instrumentations; other ones with "opentelemetry-" are
+# The prefixes of OpenTelemetry's own instrumentations; other names with "opentelemetry-" are
 # OpenLLMetry's.
 _OPENTELEMETRY = (
     "opentelemetry-instrumentation-genai-",

@@ -68,7 +68,7 @@ def instrument_libraries(
             environment take precedence.
         tracer_provider: Where the spans go.
         logger_provider: Where log records go.
-        on_provider: Called with the tracer provider that the agent's code gives to another
+        on_provider: Called with the tracer provider that the agent's code passes to another
             instrumentation.
 
     Returns:

@@ -243,7 +243,7 @@ def _plain(error: str) -> str:
 
 @contextmanager
 def _short_timeout() -> Iterator[None]:
-    """Let the exporters give up after some seconds, unless the environment says otherwise."""
+    """Let the exporters give up after some seconds, unless the environment sets a timeout."""
     name = "OTEL_EXPORTER_OTLP_TIMEOUT"
     if name in os.environ:
         yield

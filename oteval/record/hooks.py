@@ -1,8 +1,8 @@
 """Hooks of tools: how a replay answers an agent's tools, or watches them run.
 
-`@oteval.tool` and the adapters of frameworks ask `current_tool_hook` before they run a tool. A hook
-belongs to the context that it was set in (`contextvars`), so that several replays can run in one
-process. A thread that was started without that context uses the only hook that is set.
+`@oteval.tool` and the adapters of frameworks call `current_tool_hook` before they run a tool. A
+hook belongs to the context that it was set in (`contextvars`), so that several replays can run in
+one process. A thread that was started without that context uses the only hook that is set.
 
 A recording stores the results that `@oteval.tool` has seen with their types. It stores other
 results as text. The agent's code expects a value of the tool's return type, so pydantic reads the

@@ -76,7 +76,7 @@ class SpanTargets:
         tracer_provider: The provider of tracers.
         logger_provider: The provider of loggers.
         capture_content: Whether spans have the content of messages.
-        on_provider: Called with the tracer provider that the agent's code gives to another
+        on_provider: Called with the tracer provider that the agent's code passes to another
             instrumentation.
     """
 
@@ -246,7 +246,7 @@ def _use_own_spans(library: Library, targets: SpanTargets) -> str:
 
 
 def _only_lacks_alias(conflict: Any, library: Library) -> bool:
-    """Whether a conflict only says that another package of the library is missing.
+    """Whether a conflict only means that another package of the library is missing.
 
     The instrumentation of LangChain requires ``langchain`` but wraps ``langchain_core``. Agents of
     LangGraph have the second without the first.

@@ -255,7 +255,7 @@ class ToolWatcher:
         return with_invocation(function, begin)
 
     def _take(self, name: str, arguments: Mapping[str, Any]) -> _PendingCall | None:
-        """Use up the model's call that a function call fulfils; None if no model asked for it."""
+        """Use up the model's call that a function call fulfils; None if no model requested it."""
         call = self._take_noted(name, arguments)
         if call is None and self._open:
             self._read_open()

@@ -49,7 +49,7 @@ class Column:
         most: How wide it becomes before less important columns have had their share.
         right: Whether its cells are right-aligned.
         optional: Whether to leave it out when all of its cells are empty.
-        wraps: Whether cells are never cut: cells that do not fit beside the others are printed
+        wraps: Whether cells are never cut: cells that do not fit next to the others are printed
             below the row, over as many lines as they need.
         fit: Turns a value into a cell of at most a given width.
     """
@@ -157,7 +157,7 @@ class Columns:
         return self._grown(least, full, width)
 
     def _drop(self, widths: dict[int, int], width: int, spare: Sequence[int]) -> None:
-        """Leave out columns until the others fit, or none is to spare; the last rank first."""
+        """Leave out columns until the others fit, or no column is to spare; the last rank first."""
         for at in sorted(spare, key=lambda at: (-self._columns[at].rank, -at)):
             if sum(widths.values()) + _GAP * (len(widths) - 1) <= width:
                 return

@@ -35,7 +35,7 @@ def diff_view(
         left: The first.
         right: The second.
         pairs: Their messages, aligned.
-        starts: For each side, the number that `oteval show` gives its first message.
+        starts: For each side, the number of its first message in `oteval show`.
     """
     first = first_divergence(pairs)
     table = Table(expand=True, show_lines=False, pad_edge=False)

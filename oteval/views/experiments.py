@@ -157,7 +157,7 @@ def comparison_view(comparison: Comparison) -> RenderableType:
 
 
 def changed_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield the certain facts about each figure, however few its examples: which ones changed."""
+    """Yield the certain facts about each figure: which examples changed, however few it has."""
     same = []
     for difference in sorted(
         comparison.regressed_first, key=lambda difference: not difference.worse
@@ -194,7 +194,7 @@ def _unit(comparison: Comparison) -> str:
 
 
 def needed_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield why figures have no statistics, one line for all of the same reason."""
+    """Yield why figures have no statistics, one line for each reason."""
     few: dict[str, dict[int, list[str]]] = {}
     similar: list[str] = []
     for difference in comparison.differences:

@@ -19,7 +19,7 @@ _MAX_NAME = 60
 
 
 def explanation_view(explanation: Explanation) -> RenderableType:
-    """A trace's spans as a tree, with the messages each gave, and the gaps.
+    """A trace's spans as a tree, with the messages from each span, and the gaps.
 
     Args:
         explanation: How the trace was read.

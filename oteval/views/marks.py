@@ -54,7 +54,7 @@ def legend(scores: Iterable[Score]) -> Text:
 
 
 def _value(score: Score) -> str:
-    """The mark, or the number or label of a score without one."""
+    """The mark, or the number or label of a score without a mark."""
     if _MARKS[score.state]:
         return _MARKS[score.state]
     number = "" if score.score is None else f"{score.score:.3g}"

@@ -81,7 +81,7 @@ def evidence_text(states: Iterable[MonitorStatus]) -> str:
 
 
 def _evidence(status: MonitorStatus, episode: StoredEpisode) -> str:
-    # Imported when needed: it comes with the clients of all destinations.
+    # Imported when needed, because it imports the clients of all destinations.
     from ..monitor import message
 
     payload = {
@@ -104,7 +104,7 @@ def _evidence(status: MonitorStatus, episode: StoredEpisode) -> str:
 
 
 def doubt_lines(groups: Iterable[MonitorStatus | GroupSimulation]) -> list[str]:
-    """Why the budget of false alarms is not promised, one line for groups with one reason.
+    """Why the budget of false alarms is not promised, one line for all groups with the same reason.
 
     Args:
         groups: The states or the simulations of groups.

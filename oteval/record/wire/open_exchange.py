@@ -40,7 +40,7 @@ _LAST_EVENTS = (
     b"event: response.incomplete",
 )
 _TAIL = 4096
-_CHUNK_BYTES = 150  # the memory of a piece, besides its data
+_CHUNK_BYTES = 150  # the memory of a piece in addition to its data
 _NO_ROOM = "too many exchanges were waiting to be recorded: the bodies were not kept"
 
 

@@ -33,7 +33,7 @@ class ToolArguments(BaseModel):
 
 
 def as_list(value: Any) -> Any:
-    """A text as a list of it, and other values as they are: models often leave it out."""
+    """Put a text into a list, and leave other values unchanged: models often leave out the list."""
     return [value] if isinstance(value, str) else value
 
 
@@ -49,7 +49,7 @@ RunName = Annotated[
 
 
 class RunFilters(ToolArguments):
-    """Filters for runs, those of the command line."""
+    """Filters for runs, the same as on the command line."""
 
     since: str = Field("", max_length=100, description="2026-11-20, 2026-11-20T08:00 (UTC) or 2h.")
     until: str = Field("", max_length=100, description="Runs before this time, written as since.")
@@ -69,7 +69,7 @@ class RunFilters(ToolArguments):
         """The filters as a selection.
 
         Raises:
-            ConfigError: One cannot be parsed.
+            ConfigError: A filter cannot be parsed.
         """
         return select(**{name: getattr(self, name) for name in RunFilters.model_fields})
 
@@ -105,7 +105,7 @@ def parse_arguments(kind: type[_A], arguments: Any) -> _A:
     """Arguments that a client sent.
 
     Raises:
-        ConfigError: One is wrong.
+        ConfigError: An argument is wrong.
     """
     try:
         return kind.model_validate(arguments or {})

@@ -22,7 +22,7 @@ from .workspace import Workspace
 
 __all__ = ["DIFF_TOOL"]
 
-# The characters of a row: one that differs, one that does not, and the first calls that differ.
+# The characters of a row that differs, of an equal row, and of the first calls that differ.
 _DIFFERENT, _SAME, _CALLS = 3000, 300, 4000
 # Rows before the first divergence, and characters before the first difference of two texts.
 _ROWS_BEFORE, _LEAD = 2, 60
@@ -53,8 +53,8 @@ class _DiffSide(NamedTuple):
     Attributes:
         name: Its description, without text of a trace.
         messages: Its messages.
-        start: The number of the first one.
-        is_run: Whether it is a run, and not a reference.
+        start: The number of the first message.
+        is_run: Whether it is a run rather than a reference.
     """
 
     name: str
@@ -98,7 +98,7 @@ def _other_side(workspace: Workspace, store: Store, arguments: _DiffRuns) -> _Di
 
     Raises:
         ConfigError: More than one was given, or no configuration names a reference.
-        NotFound: It does not exist.
+        NotFound: The other side does not exist.
     """
     if sum(map(bool, (arguments.other, arguments.reference, arguments.evaluator))) > 1:
         raise ConfigError("give one of other, reference and evaluator, or none of them")
@@ -160,7 +160,7 @@ def _different_calls(left: _DiffSide, right: _DiffSide, same: int) -> dict[str, 
 
 
 def _row_of_call(pairs: Sequence[AlignedPair], side: _DiffSide, number: int) -> int | None:
-    """The row of the right side's call with a number; None if it has fewer."""
+    """The row of the right side's call with a number; None if the side has fewer."""
     calls = _calls(side)
     if number >= len(calls):
         return None

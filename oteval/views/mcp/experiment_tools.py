@@ -33,7 +33,7 @@ class _ListExperiments(ToolArguments):
 def _list_experiments(workspace: Workspace, arguments: _ListExperiments) -> str:
     end = arguments.start + arguments.count
     with workspace.store() as store:
-        # One more than is shown says whether there are more.
+        # Reading one more than is shown reveals whether there are more.
         experiments = store.experiment_figures.newest(end + 1)
     block, next_start = DataBlock("experiments"), arguments.start
     for experiment in experiments[arguments.start : end]:
@@ -142,7 +142,7 @@ def _compare_experiments(workspace: Workspace, arguments: _CompareExperiments) -
 def _lines(
     comparison: Comparison, differences: list[Difference], changes: int, next_start: int
 ) -> Iterator[str]:
-    """Yield the lines about a comparison that hold no text of an experiment."""
+    """Yield the lines about a comparison that contain no text of an experiment."""
     counts = [
         (sum(difference.verdict == word for difference in differences), word) for word in VERDICTS
     ]

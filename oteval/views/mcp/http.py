@@ -41,7 +41,7 @@ class McpHttpServer:
             server: The MCP server.
             address: The address, ``host:port``; port 0 for any free one.
             token: The token that clients must send; "" for none.
-            variable: The environment variable that has it, for errors.
+            variable: The environment variable that contains it, for errors.
 
         Raises:
             ConfigError: The address is invalid, in use, or not an address of this machine.

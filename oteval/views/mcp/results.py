@@ -9,7 +9,7 @@ from ...evaluators import data_lines, encode_data, new_nonce
 
 __all__ = ["MAX_BLOCK", "DataBlock", "bounded_json", "fitting"]
 
-# The characters of a block. Clients cut results, or refuse them, from some 25,000 tokens on.
+# The characters of a block. Clients cut or refuse results of more than some 25,000 tokens.
 MAX_BLOCK = 24_000
 _MAX_ITEMS, _LEAST_ITEMS, _LEAST_TEXT = 1000, 3, 16
 _MAX_DEPTH = 30
@@ -83,7 +83,7 @@ def bounded_json(value: Any, size: int) -> str:
 
 
 def fitting(text: str, size: int) -> str:
-    """The longest beginning of a text, about, whose JSON has at most so many characters."""
+    """Roughly the longest beginning of a text whose JSON has at most so many characters."""
     part = text[: max(1, size)]
     while len(part) > 1 and (needed := len(encode_data(part))) > size:
         part = part[: max(1, min(len(part) - 1, len(part) * size // needed))]

@@ -26,7 +26,7 @@ from .workspace import Workspace
 
 __all__ = ["RUN_TOOLS"]
 
-# The characters of a row: a run in a list, the head of a run, a message, and one that failed.
+# The characters of a row: a run in a list, the head of a run, a message, and a failed message.
 _LISTED, _HEAD, _MESSAGE, _FAILED = 1500, 8000, 600, 1500
 _SPAN, _GAP = 400, 800
 # Seconds for a search that reads runs one by one.

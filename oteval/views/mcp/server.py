@@ -126,7 +126,7 @@ def _result(text: str) -> types.CallToolResult:
 
 
 def _failure(message: str) -> types.CallToolResult:
-    """A tool error of one line, in which names out of traces are escaped as in blocks."""
+    """A tool error of one line; names out of traces are escaped as in blocks."""
     line = " ".join(message.split()).replace("oteval trajectories lists", "list_runs lists")
     line = line if len(line) <= _MAX_ERROR else f"{line[:_MAX_ERROR]}…"
     escaped = encode_data(line)[1:-1].replace('\\"', '"').replace(r"\u003e", ">")

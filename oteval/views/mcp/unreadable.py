@@ -1,7 +1,7 @@
-"""Answers to messages that cannot be read as JSON-RPC, which the package ``mcp`` drops in silence.
+"""Answers to messages that cannot be read as JSON-RPC, which the package ``mcp`` drops silently.
 
-A client waits for an answer to each request. One that is nested too deeply for the parser of JSON,
-or has no valid form, gets an error with its id, as far as the id can be found.
+A client waits for an answer to each request. A request that is nested too deeply for the JSON
+parser, or has no valid form, gets an error with its id, if the id can be found.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MAX_REASON = 200
 
 
 class AnsweringStream:
-    """The messages of a client, without those that cannot be read: these are answered here.
+    """The readable messages of a client; messages that cannot be read are answered here.
 
     Args:
-        incoming: The messages, and the errors of those that cannot be read.
+        incoming: The messages, and errors in place of messages that cannot be read.
         outgoing: Takes the answers.
     """
 
@@ -36,7 +36,7 @@ class AnsweringStream:
 
     @property
     def last_context(self) -> Any:
-        """The context in which the last message was sent."""
+        """The context that the last message was sent in."""
         return getattr(self._incoming, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -79,7 +79,7 @@ def refusal(error: Exception) -> types.JSONRPCError:
     """The answer to a message that cannot be read.
 
     Args:
-        error: The error of the parser, which has the message.
+        error: The error of the parser, which contains the message.
     """
     line, reason, code = "", type(error).__name__, types.INVALID_REQUEST
     if isinstance(error, ValidationError):
@@ -98,7 +98,7 @@ def refusal(error: Exception) -> types.JSONRPCError:
 
 
 def _id_of(line: str) -> int | str | None:
-    """The id in a line that is not valid JSON, or None where it is not certain."""
+    """The id in a line that is not valid JSON, or None if it is not certain."""
     ends = (line[:_LOOKED_AT], line[-_LOOKED_AT:]) if len(line) > 2 * _LOOKED_AT else (line,)
     ids = {match.groups() for end in ends for match in _ID.finditer(end)}
     if len(ids) != 1:

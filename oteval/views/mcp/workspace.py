@@ -16,7 +16,7 @@ __all__ = ["AgentUnderTest", "Workspace"]
 
 @dataclass(frozen=True)
 class AgentUnderTest:
-    """The agent that tests made of sessions call. The user names it, and never a client.
+    """The agent that is called by tests made from sessions. The user names it; a client never does.
 
     Attributes:
         target: A function, ``package.module:function``; or "".
@@ -50,11 +50,11 @@ class Workspace:
     def store(self) -> Iterator[Store]:
         """Open the database for one call, or several as one, with their trajectories up to date.
 
-        Calls wait for each other: DuckDB opens a file once in a process. Of several databases, one
-        that a server has open is copied for each call.
+        Calls wait for each other, because DuckDB opens a file only once in a process. If there are
+        several databases, a database that a server has open is copied for each call.
 
         Raises:
-            StoreError: It cannot be opened; the subclass says why.
+            StoreError: A database cannot be opened; the subclass shows the reason.
         """
         with self.alone():
             files = [path for path in self.databases if not is_result_folder(path)]
@@ -71,10 +71,10 @@ class Workspace:
     def each_store(self) -> Iterator[tuple[str, Store]]:
         """Yield each database, opened in turn, for data that belong to one of them.
 
-        Folders of results are left out: they have only runs and scores.
+        Folders of results are left out, because they contain only runs and scores.
 
         Raises:
-            StoreError: It cannot be opened; the subclass says why.
+            StoreError: A database cannot be opened; the subclass shows the reason.
         """
         for path in self.databases:
             if not is_result_folder(path):
@@ -88,7 +88,7 @@ class Workspace:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other calls from the database in a block."""
+        """Keep other calls away from the database during a block."""
         with self._lock:
             yield
 

@@ -1,9 +1,9 @@
 """Who may read pages and act on runs: tokens, the cookie of a session, and the token of forms.
 
-Whoever logs in with a token gets a cookie that is signed with a key of this process: it ends with
-the process, after a week, or when the token is revoked. A form carries a second token, made from
-the cookie, and its ``Origin`` must be the page's own, so that no other page can send it. Ports do
-not separate cookies, so its name has the port.
+Whoever logs in with a token gets a cookie that is signed with a key of this process. The cookie
+ends with the process, after a week, or when the token is revoked. A form carries a second token,
+made from the cookie, and its ``Origin`` must be the page's own, so that no other page can send the
+form. Ports do not separate cookies, so the cookie's name contains the port.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PageAccess:
         """Prepare the decisions.
 
         Args:
-            access: The tokens. Reading is open to everybody if none of them permits it.
+            access: The tokens. Everybody may read if none of the tokens permits reading.
             accepts_links: Whether a link with a code by `link_code` logs in, instead of a form.
             clock: Returns the time (s since the epoch).
         """
@@ -91,8 +91,8 @@ class PageAccess:
     def link_code(self, on_used: Callable[[], None] = lambda: None) -> str:
         """A new code for a link, which logs in once.
 
-        Other users of the machine can read the arguments of commands, and so a link that a browser
-        is started with. A browser also keeps links in its history.
+        Other users of the machine can read the arguments of commands, including a link that a
+        browser is started with. A browser also keeps links in its history.
 
         Args:
             on_used: Called when somebody has logged in with the code.
@@ -129,7 +129,7 @@ class PageAccess:
         return self._cookie_of(token_of_access.digest)
 
     def visitor(self, cookie: str) -> Visitor:
-        """Return who has a cookie; "" for none."""
+        """The visitor with a cookie; the cookie is "" if there is none."""
         someone = Visitor(
             may_read=not self._access.needs("read"),
             can_log_in=not self.accepts_links and self._access.needs("read"),

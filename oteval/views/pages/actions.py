@@ -99,7 +99,7 @@ def label_of(form: _Form, run_id: str, person: str) -> Label:
     """The label of a form.
 
     Raises:
-        ConfigError: The verdict is missing, the score not a number, or a text too long.
+        ConfigError: The verdict is missing, the score is not a number, or a text is too long.
     """
     verdict, score = form.get("verdict", ""), form.get("score", "")
     if verdict not in ("pass", "fail"):
@@ -221,7 +221,7 @@ def _require(store: Store, run_id: str) -> None:
     """Check that a run is stored.
 
     Raises:
-        HTTPException: It is not.
+        HTTPException: The run is not stored.
     """
     if store.run_list.find(run_id) is None:
         raise HTTPException(404, "this run is not stored any more")

@@ -90,7 +90,7 @@ def open_alerts(store: Store) -> Sequence[Alert]:
 
 
 def alerts_of(episodes: Sequence[StoredEpisode]) -> Sequence[Alert]:
-    """Return episodes as alerts: those that last first, then the newest."""
+    """Return episodes as alerts: lasting episodes first, then the newest."""
     alerts_to_sort = [_alert(episode) for episode in episodes]
     return sorted(alerts_to_sort, key=lambda alert: (not alert.is_open, -alert.alarm_ns))
 
@@ -151,7 +151,7 @@ def _figure(value: float | None, interval: Any) -> str:
 
 
 def _slices(slices: Any) -> list[str]:
-    """The slices in which a figure changed most, in words."""
+    """The slices where a figure changed most, in words."""
     if not isinstance(slices, list):
         return []
     texts = []

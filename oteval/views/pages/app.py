@@ -58,7 +58,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
 
     Args:
         site: The store, and the configuration by which it was scored.
-        access: Decides who may read and act; without it, everybody may read, and nobody act.
+        access: Decides who may read and act; without it, everybody may read, and nobody may act.
     """
     routes = [
         *overview_routes(site),
@@ -77,7 +77,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         *labels_routes(site),
         *login_routes(access),
         Route("/static/{digest}/{name}", _static),
-        # Browsers ask for it beside a text, which cannot name another icon.
+        # Browsers request it for a text page, which cannot name another icon.
         Route("/favicon.ico", _icon),
     ]
     safe = [

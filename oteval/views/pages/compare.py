@@ -1,7 +1,7 @@
 """The page that compares: ``/compare?a=ID&b=ID``, two runs, or a run and its reference, aligned.
 
-``b=pass`` stands for the last run before `a` that passed where `a` failed, if possible with the
-same question. ``reference=EVALUATOR`` compares with the reference by which that evaluator scores.
+``b=pass`` selects the last run before `a` that passed where `a` failed, if possible with the same
+question. ``reference=EVALUATOR`` compares with the reference that this evaluator scores by.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .site import Site
 __all__ = ["ComparePage", "ComparedSide", "DifferentText", "compare_page", "compare_routes"]
 
 _LONGEST, _TITLE = 4000, 140
-# Runs that passed among which one with the same question is preferred.
+# How many passing runs are searched for a run with the same question.
 _PASSES = 40
 # Characters of a question that are compared; a list has little more of it.
 _COMPARED = 1000
@@ -61,7 +61,7 @@ _AROUND = 1
 
 @dataclass(frozen=True, slots=True)
 class DifferentText:
-    """A text in three pieces, of which the middle differs from the other side's.
+    """A text in three pieces: the middle piece differs from the other side's.
 
     Attributes:
         before: The beginning that both sides have.
@@ -85,7 +85,7 @@ class ComparedMessage:
         text: Its text; None without one.
         calls: The tools that it calls, with their arguments.
         is_failed: Whether it reports a failure.
-        is_missing: Whether the trace does not hold its content.
+        is_missing: Whether the trace lacks its content.
     """
 
     at: int
@@ -104,7 +104,7 @@ class ComparedRow:
     Attributes:
         left: The first side's, or None.
         right: The second side's, or None.
-        is_same: Whether they say and call the same.
+        is_same: Whether both have the same text and calls.
         is_first: Whether this is the first divergence.
         is_system: Whether these are system messages, which do not count.
     """
@@ -144,9 +144,9 @@ class ComparePage:
         differing: The number of rows that differ.
         rows: The number of rows.
         first: The numbers of the messages of the first divergence, or "".
-        unknown: The number of rows of which a side lacks content.
+        unknown: The number of rows where a side lacks content.
         left_out: The number of rows that are not shown.
-        omitted: The kinds of messages that the reference has none of, or "".
+        omitted: The kinds of messages that the reference entirely lacks, or "".
     """
 
     left: ComparedSide
@@ -220,16 +220,16 @@ def _side(store: Store, site: Site, run: Trajectory) -> ComparedSide:
 def last_pass(store: Store, name: str) -> str:
     """The id of a run of the same agent that passes where another one fails.
 
-    The last one before it is preferred, and among the last ones one that passes wherever the other
-    fails, and then one with the same question. Later runs are looked at only if none before it
-    passes.
+    The last runs before it are searched; later runs only if none before it passes. Of the runs
+    found, a run that passes wherever the other fails is preferred, then a run with the same
+    question, then the nearest.
 
     Args:
         store: The store.
         name: The id of the run that fails.
 
     Raises:
-        NotFound: There is none.
+        NotFound: No such run passes.
     """
     run = _named(store, name)
     scores = store.scores.of([run.id], longest=0)[run.id]
@@ -262,7 +262,7 @@ def last_pass(store: Store, name: str) -> str:
                 "looked at all: choose a run in the list"
             )
         raise NotFound(f"no run of {agent_name} passes to compare with")
-    # The first of those that are most alike.
+    # The first of the runs that are most alike.
     return max(rows, key=likeness).id
 
 
@@ -275,7 +275,7 @@ def _case(values: RunValues) -> tuple[int, str] | None:
 def reference_of(
     config: Config, store: Store, base: Path, evaluator: str, run: Trajectory
 ) -> Trajectory:
-    """The reference by which an evaluator scores a run, as a trajectory.
+    """The reference that an evaluator scores a run by, as a trajectory.
 
     Raises:
         NotFound: The configuration has no such evaluator, or the run has no reference.
@@ -299,8 +299,8 @@ def compare_page(
     Args:
         left: The first.
         right: The second.
-        first_side: The first for the head of its column.
-        second_side: The second for the head of its column.
+        first_side: The first side, for the head of its column.
+        second_side: The second side, for the head of its column.
     """
     ours, theirs = _steps(left.own_messages), _steps(right.own_messages)
     omitted: Sequence[str] = ()
@@ -308,7 +308,7 @@ def compare_page(
         ours, theirs, omitted = in_reference_form(left.own_messages, right.own_messages)
     pairs = align([entry.message for entry in ours], [entry.message for entry in theirs])
     first = first_divergence(pairs)
-    # The rows around a late divergence instead of the first ones, which are all equal.
+    # The rows around a late divergence instead of the first rows, which are all equal.
     begin = 0
     if first is not None and first >= _MOST_ROWS:
         begin = min(first - _MOST_ROWS // 2, len(pairs) - _MOST_ROWS)
@@ -347,7 +347,7 @@ def _steps(messages: Sequence[Message]) -> list[ComparedStep]:
 
 
 def _shown(run: Trajectory, steps: Sequence[ComparedStep | None]) -> list[Mapping[str, Any] | None]:
-    """The texts of those steps of a run that are shown; None where it has none."""
+    """The texts of a run's shown steps; None where the run has no step."""
     own = run.own_messages
     texts = sum(1 + min(_MOST_CALLS, len(step.message.tool_calls)) for step in steps if step)
     longest = max(_SHORTEST, min(_LONGEST, _ROOM // max(1, texts)))
@@ -360,7 +360,7 @@ def _shown(run: Trajectory, steps: Sequence[ComparedStep | None]) -> list[Mappin
 def _shown_step(
     message: Message, step: ComparedStep, number: int, longest: int
 ) -> Mapping[str, Any]:
-    """The texts of a step, from those of its message."""
+    """The texts of a step, taken from the texts of its message."""
     calls = message.tool_calls[:_MOST_CALLS]
     if step.call_at is not None:
         calls = message.tool_calls[step.call_at : step.call_at + 1]
@@ -373,7 +373,7 @@ def _shown_step(
 
 
 def _spaced(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A tool's result with the same white space as others, if it is JSON."""
+    """A tool's result with the same white space as other results, if it is JSON."""
     text = str(message.get("text", ""))
     if message["role"] != "tool" or not text.startswith(("{", "[")):
         return message
@@ -431,7 +431,7 @@ def _message(
 
 
 def _different(text: str, other: str | None) -> DifferentText:
-    """A text with the piece that another one does not have."""
+    """A text with the piece that another text does not have."""
     if other is None or text == other:
         return DifferentText(text, "", "")
     pairs = zip(text, other, strict=False)

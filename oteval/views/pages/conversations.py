@@ -28,7 +28,7 @@ _PAGE, _LOOKED_AT, _TURNS = 40, 160, 500
 _SCORED = 200
 # More runs make a conversation long.
 _LONG = 50
-# Seconds after which a page stops looking.
+# A page stops looking after this many seconds.
 _PATIENCE = 0.1
 _NAME = 80
 
@@ -42,9 +42,9 @@ class ConversationItem:
         link: The path of its page.
         last: Its latest run that matches the search.
         turns: The number of runs in it.
-        failing: The number of runs that fail, of the latest 200.
-        state: ``fail`` if one of its runs fails, else the verdict on the latest that matches.
-        lasted: From the start of the first run to that of the last.
+        failing: The number of failing runs among the latest 200.
+        state: ``fail`` if one of its runs fails, else the verdict on its latest matching run.
+        lasted: From the start of the first run to the start of the last.
         scored: The number of runs that were looked at for `failing`.
     """
 
@@ -66,7 +66,7 @@ class ConversationsPage:
         search: The search.
         items: The conversations.
         older: The path of the next page, or "".
-        newest: The path of the first page, or "" if this is it.
+        newest: The path of the first page, or "" if this is the first page.
         note: How far the search looked if it stopped before its end, or "".
     """
 
@@ -123,7 +123,7 @@ def conversations_routes(site: Site) -> list[Route]:
 def conversations_page(
     store: Store, search: RunSearch, after: RunKey | None, prices: Prices
 ) -> ConversationsPage:
-    """A page of the conversations in which a run matches, the latest first.
+    """A page of the conversations with a matching run, the latest first.
 
     A conversation is listed by its latest run that matches, so that it is on one page only.
 
@@ -174,8 +174,8 @@ def conversations_page(
 
 
 def _in_other_conversations(search: RunSearch, listed: Mapping[str, ConversationRuns]) -> RunSearch:
-    """A search for runs in conversations, without those of long ones that were seen."""
-    # The runs of the others are too few to fill a page.
+    """A search for runs in conversations, without the long conversations that were seen already."""
+    # The runs of the other conversations are too few to fill a page.
     names = ["", *(name for name, runs in listed.items() if runs.count > _LONG)]
     excluded = tuple(Condition("conversation", "!=", name) for name in names)
     selection = search.selection

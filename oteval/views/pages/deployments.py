@@ -34,7 +34,7 @@ class Deployments:
         first_ns: When the period begins (ns since the epoch).
         last_ns: When it ends.
         marks: The marks, the latest first.
-        services: The services of each agent; "" has those of runs without an agent.
+        services: The services of each agent; "" has the services of runs without an agent.
     """
 
     first_ns: int = 0
@@ -62,7 +62,7 @@ class Deployments:
 
 
 def read_deployments(store: Store, first_ns: int, last_ns: int) -> Deployments:
-    """The deployments of a period that monitors have seen, or that somebody has marked.
+    """The deployments in a period, seen by monitors or marked by somebody.
 
     Args:
         store: The store.

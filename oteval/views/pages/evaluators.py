@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _PLACES, _BINS = 12, 20
-# The runs with the worst scores that are shown, and those of which some may pass by now.
+# How many of the worst runs are shown, and how many are read, as some may pass by now.
 _WORST, _CANDIDATES = 20, 80
 _MOST_VERSIONS, _MOST_AGENTS, _MOST_EVALUATORS = 50, 100, 500
 _NAME, _COMMENT, _READ_COMMENT = 80, 220, 4000  # characters
@@ -126,7 +126,7 @@ class AgentRow:
     Attributes:
         name: The agent, or the service of runs without one.
         link: The page of the evaluator with these runs only.
-        failures: The link to those that fail.
+        failures: The link to its failing runs.
         figures: The figures.
     """
 

@@ -1,9 +1,9 @@
-"""Server-sent events: ``/events`` says when runs or scores have arrived, or a trace has ended.
+"""Server-sent events: ``/events`` reports when runs or scores have arrived, or a trace has ended.
 
 Pages then load their list again. The events of a visitor end when the visitor's token is revoked.
 
-The store is asked twice a second, however many pages listen, and only while one does. A store
-that answers slowly is asked less often.
+The store is queried twice a second, however many pages listen, but only while a page listens. A
+store that answers slowly is queried less often.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .site import Site
 
 __all__ = ["StoreChanges", "events_routes", "state_text"]
 
-_INTERVAL = 0.5  # seconds between two questions to the store
-# The pause after a question is at least so many times as long as its answer took.
+_INTERVAL = 0.5  # seconds between two queries to the store
+# The pause after a query is at least so many times as long as the query took.
 _REST = 10
 _KEEP_ALIVE = 15.0  # seconds after which a line without meaning is sent
-_CHECK_INTERVAL = 1.0  # seconds between two questions whether a listener may still read
+_CHECK_INTERVAL = 1.0  # seconds between two checks whether a listener may still read
 _MOST_LISTENERS = 64
 
 
@@ -60,11 +60,11 @@ class StoreChanges:
     async def after(
         self, last_state: str, may_read: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[str]:
-        """Yield the state whenever it differs from the one seen last; "" to keep a line open.
+        """Yield the state whenever it differs from the state seen last; "" to keep a line open.
 
         Args:
             last_state: The state that the listener has seen.
-            may_read: Whether the listener may still read; asked every second.
+            may_read: Whether the listener may still read; checked every second.
         """
         quiet_since = time.monotonic()
         self._listeners += 1
@@ -99,7 +99,7 @@ class StoreChanges:
     async def _ask(self) -> None:
         while True:
             begun = time.monotonic()
-            # A server that is away for a moment is asked again.
+            # A server that is away for a moment is queried again.
             with suppress(Exception):
                 state = await self._read()
                 if state != self._state:

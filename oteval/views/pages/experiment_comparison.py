@@ -15,7 +15,7 @@ from .experiment_matrix import run_links
 __all__ = ["ChangedExample", "ComparedFigure", "ExperimentComparison", "comparison_page"]
 
 _STATES = {"regressed": "fail", "improved": "pass", "inconclusive": "none", "no evidence": "same"}
-_MOST_CHANGED = 20  # of a figure, worse and better ones each
+_MOST_CHANGED = 20  # examples of a figure, worse and better each
 _TITLE, _NAME, _REASON = 160, 80, 300  # characters
 
 
@@ -29,7 +29,7 @@ class ChangedExample:
         now: The figure in the experiment.
         before_link: The path of the baseline's run, "" if its trace is not in the store.
         now_link: The path of the experiment's run.
-        reason: The comment on the experiment's run, or on that of the baseline.
+        reason: The comment on the experiment's run, or on the baseline's run.
     """
 
     title: str
@@ -56,7 +56,7 @@ class ComparedFigure:
         p_adjusted: The p-value, adjusted for all figures.
         detectable: The smallest difference that the test would find.
         pairs: The number of examples in common.
-        lost: The runs without the figure in either, or "".
+        lost: The numbers of runs without the figure on either side, or "".
         better: The number of examples that got better.
         worse: The number of examples that got worse.
         same: The number of examples that stayed.
@@ -119,8 +119,8 @@ def comparison_page(store: Store, name: str, baseline: str) -> ExperimentCompari
         baseline: The name or id of the baseline, or a prefix of its name.
 
     Raises:
-        ConfigError: They are the same.
-        NotFound: The store does not have both.
+        ConfigError: Both experiments are the same.
+        NotFound: The store lacks one of them.
     """
     before, now = load_experiment(baseline, store), load_experiment(name, store)
     if before.experiment.id == now.experiment.id:

@@ -117,7 +117,7 @@ class ExperimentPage:
         first: The number of the first row.
         rows_in_all: The number of rows in all parts.
         per_part: The number of rows of a part.
-        failing: The number of runs on which something failed.
+        failing: The number of runs with a failure.
         pairs: The preferences, for a pairwise comparison.
         is_comparison: Whether it is a pairwise comparison.
     """
@@ -152,7 +152,7 @@ def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Ex
     Args:
         store: The store.
         name: Its name, its id, or a prefix of its name.
-        is_failing: Whether only runs are shown on which something failed.
+        is_failing: Whether to show only runs with a failure.
         first: The number of the first row.
 
     Raises:
@@ -263,7 +263,7 @@ def _row(
     for key in keys:
         feedback = by_key.get(key)
         if feedback is None:
-            # An evaluator that failed gives no keys: its failure is shown under each.
+            # An evaluator that failed returns no keys: its failure is shown under each key.
             feedback = next((failed[name] for name in givers.get(key, ()) if name in failed), None)
         cells.append(_cell(feedback))
     return ExperimentRow(
@@ -276,7 +276,7 @@ def _row(
 
 
 def _givers(results: ExperimentResults) -> Mapping[str, Collection[str]]:
-    """Return for each key the evaluators that gave it to any run."""
+    """Return, for each key, the evaluators that gave the key to any run."""
     evaluators_by_key: dict[str, dict[str, None]] = {}
     for row in results:
         for feedback in row.feedback:

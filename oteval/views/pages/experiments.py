@@ -1,4 +1,4 @@
-"""The pages of experiments: ``/experiments``, and ``/experiments/NAME`` with one or two of them."""
+"""The pages of experiments: ``/experiments``, and ``/experiments/NAME`` with one or two."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def experiment_link(name: str, experiment_id: str) -> str:
 
 
 def _shown(request: Request) -> tuple[str, int]:
-    """Which rows a request asks for, and the first of them.
+    """Which rows a request selects, and the first of them.
 
     Raises:
         ConfigError: A parameter is wrong.
@@ -184,7 +184,7 @@ def _shown(request: Request) -> tuple[str, int]:
 def _choices(
     names: Sequence[tuple[str, str]], own: str, dataset: str, chosen: str
 ) -> list[BaselineChoice]:
-    """The experiments to compare one with: those of its dataset first."""
+    """The experiments to compare an experiment with, beginning with its own dataset."""
     choices = [choice for choice in names if choice[0] != own]
     if chosen and chosen not in {name for name, _ in choices}:
         choices.append((chosen, dataset))
@@ -203,7 +203,7 @@ def _choices(
 def _steps(
     link: str, baseline: str, chosen_view: str, first: int, count: int, step: int
 ) -> list[tuple[str, str]]:
-    """The links to the rows before and after those that are shown."""
+    """The links to the rows before and after the shown rows."""
     view = "" if chosen_view == "all" else chosen_view
 
     def part(start: int) -> str:

@@ -1,7 +1,7 @@
 """Previews of runs whose trace just ended, shown until the run itself is stored and scored.
 
 Previews are neither stored nor scored. Only the newest ones are shown, and each is reconstructed
-once for each number of rows that its trace has. Where many traces end at once, each look at them
+once for each number of rows that its trace has. If many traces end at once, each look at them
 reconstructs some; until its turn, a run is known by its agent alone.
 """
 
@@ -56,7 +56,7 @@ class Previews:
         self._known: dict[JustEnded, Preview | None] = {}
 
     def newest(self, store: Store, *, is_patient: bool = True) -> Sequence[Preview]:
-        """The previews, the one with the newest root first.
+        """The previews, beginning with the newest root.
 
         Args:
             store: The store.

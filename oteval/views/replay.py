@@ -28,7 +28,7 @@ _JUNIT: Mapping[str, Outcome] = {"not_replayed": "skipped", "diverged": "failure
 
 
 def replays_table(sessions: Sequence[VerifiedSession]) -> Columns:
-    """Return verified sessions, one a line, those that did not pass last."""
+    """Return verified sessions, one a line; sessions that did not pass come last."""
     table = Columns(
         Column("session"),
         Column("result"),
@@ -54,12 +54,12 @@ def replays_table(sessions: Sequence[VerifiedSession]) -> Columns:
 
 
 def _rank(session: VerifiedSession) -> int:
-    """0 for sessions that passed, so that the others stand next to their divergences."""
+    """0 for sessions that passed, so that the others are next to their divergences."""
     return 0 if session.status == "passed" else 1
 
 
 def _why(session: VerifiedSession) -> str:
-    """Return in one line why a session did not pass, or where it is less than a full replay."""
+    """Return in one line why a session did not pass, or how it is less than a full replay."""
     if session.divergences:
         first = session.divergences[0]
         return f"{first.kind}: {first.summary}"
@@ -69,7 +69,7 @@ def _why(session: VerifiedSession) -> str:
 
 
 def replays_view(sessions: Sequence[VerifiedSession]) -> RenderableType:
-    """The table of verified sessions, then the divergences of those that failed."""
+    """The table of verified sessions, then the divergences of failed sessions."""
     failed = [session for session in sessions if session.failed or session.status == "unverified"]
     parts: list[RenderableType] = [replays_table(sessions)]
     if lines := _answering_functions(sessions):
@@ -84,7 +84,7 @@ def replays_view(sessions: Sequence[VerifiedSession]) -> RenderableType:
 
 
 def _answering_functions(sessions: Sequence[VerifiedSession]) -> list[str]:
-    """A line for each tool that is answered in place of a function of the agent's own."""
+    """A line for each tool that is answered in place of one of the agent's own functions."""
     tools = {
         name: line
         for session in sessions
@@ -160,7 +160,7 @@ def replay_junit(sessions: Sequence[VerifiedSession]) -> str:
 
 
 def replay_markdown(sessions: Sequence[VerifiedSession]) -> str:
-    """Return verified sessions as Markdown: the counts, and a table of those that did not pass."""
+    """Return verified sessions as Markdown: counts, and a table of sessions that did not pass."""
     parts = ["# Replay", f"{replay_summary(sessions)}."]
     rows = [
         (

@@ -52,7 +52,7 @@ def markdown_report(
     Args:
         tallies: The counts by evaluator.
         gates: The gates' results.
-        failures: The scores to list: fails, errors and those not evaluated.
+        failures: The scores to list: fails, errors, and runs that were not evaluated.
         left_out: How many more there are.
     """
     lines = ["# oteval", "", markdown_columns(tallies_table(tallies.values()))]

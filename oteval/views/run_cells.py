@@ -34,7 +34,7 @@ _ALWAYS_SHOWN = ("id", "started", "agent", "asked")
 CHOICES = (*(name for name in LISTED if name not in _ALWAYS_SHOWN), "cost")
 """The columns that somebody who looks at a list may choose."""
 JSON_CHOICES = (*(name for name in LISTED if name != "id"), "cost")
-"""The columns that JSON may have beside the id."""
+"""The columns that JSON may have in addition to the id."""
 _LONGEST = 60
 
 
@@ -44,17 +44,17 @@ def check_choices(names: Iterable[str], option: str, choices: Sequence[str] = CH
     Args:
         names: The names.
         option: The name of the option or parameter.
-        choices: The names that there are.
+        choices: The known names.
 
     Raises:
-        ConfigError: One is unknown.
+        ConfigError: A name is unknown.
     """
     for name in sorted(set(names) - {*choices}):
         raise ConfigError(f"{option}={name[:40]}: there are {', '.join(choices)}")
 
 
 def columns_of(names: Iterable[str]) -> list[str]:
-    """The columns to read for some of `JSON_CHOICES`; the cost is that of the model."""
+    """The columns to read for some of `JSON_CHOICES`; the cost needs the model."""
     return [*(name for name in names if name != "cost"), "model"]
 
 

@@ -62,8 +62,8 @@ def trajectories_table(
         rows: The trajectories.
         scores: Their scores by id.
         now_ns: The current time.
-        columns: Names of `run_cells.CHOICES` to show; by default the usual ones that tell runs
-            apart.
+        columns: Names of `run_cells.CHOICES` to show; by default the usual columns that distinguish
+            runs.
     """
     before = tuple(columns) or tuple(name for name in _BEFORE_SCORES if _is_needed(name, rows))
     after = () if columns else ("gap",)
@@ -92,7 +92,7 @@ def trajectories_table(
 
 
 def _is_needed(name: str, rows: Sequence[RunRow]) -> bool:
-    """Whether a column tells runs apart."""
+    """Whether a column distinguishes runs."""
     if name == "service":
         return any(not row["agent"][0] for row in rows)
     return name != "turn" or any(row["turn"] > 1 for row in rows)
@@ -150,7 +150,7 @@ def _versions(scores: Iterable[Score]) -> dict[tuple[str, str], str]:
 
 
 def tallies_table(tallies: Iterable[Tally]) -> Columns:
-    """The counts by evaluator, those that fail first."""
+    """The counts by evaluator; failing evaluators come first."""
     table = Columns(
         Column("evaluator", least=12, most=40),
         Column("passed", rank=1, right=True),

@@ -161,7 +161,7 @@ def _rewrites(trajectory: Trajectory) -> list[RenderableType]:
 
 
 def _gaps(gaps: Sequence[Gap]) -> list[RenderableType]:
-    """The gaps, those alike on one line with the number of their spans."""
+    """The gaps; equal gaps are on one line, with the number of their spans."""
     if not gaps:
         return []
     spans: dict[tuple[str, str], list[str]] = {}

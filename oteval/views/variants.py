@@ -19,10 +19,10 @@ def variants_table(rows: Sequence[Mapping[str, Any]], now_ns: int, period_ns: in
     """Return variants, one a line.
 
     Args:
-        rows: The variants, as `oteval.scoring.variants` gives them.
+        rows: The variants, as `oteval.scoring.variants` returns them.
         now_ns: The current time.
-        period_ns: The length of the periods in which they were counted; the share in the last one
-            is a column if there was one before.
+        period_ns: The length of the periods that they were counted in. The share in the last period
+            is a column if there was an earlier period.
     """
     period = _PERIODS.get(period_ns // _HOUR, "last period")
     table = Columns(

@@ -16,7 +16,7 @@ __all__ = ["what_if_summary", "what_if_table"]
 
 
 def what_if_table(rows: Sequence[WhatIfRow]) -> Columns:
-    """Return repeated sessions, one a line, those that failed last."""
+    """Return repeated sessions, one a line; failed sessions come last."""
     table = Columns(
         Column("session"),
         Column("result"),

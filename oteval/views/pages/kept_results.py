@@ -13,10 +13,10 @@ from ...store import StoreState
 __all__ = ["KeptResults"]
 
 _log = logging.getLogger(__name__)
-# The most seconds for which a result is kept while the store grows, and the most results.
+# The most seconds that a result is kept while the store grows, and the most results.
 _LONGEST_KEPT, _MOST_KEPT = 60.0, 32
-# A result that took so many seconds is shown once more while it is computed anew, unless it is
-# older than so many seconds.
+# A result that took the first number of seconds is shown once more while it is computed anew,
+# unless it is older than the second number.
 _SLOW, _OLDEST_SHOWN = 0.25, 300.0
 
 
@@ -25,9 +25,9 @@ class _Kept(NamedTuple):
 
     Attributes:
         value: The result.
-        state: The state of the store that it is of.
+        state: The state of the store that it was computed from.
         changes: The changes that people had made by then.
-        made: When it was begun (s, monotonic), as ``until``.
+        made: When its computation began (s, monotonic, like ``until``).
         until: Until when it is used in any case.
         is_slow: Whether it is shown once more while it is computed anew.
     """
@@ -41,16 +41,17 @@ class _Kept(NamedTuple):
 
 
 class KeptResults:
-    """Keeps results by a key, and computes those that are out of date.
+    """Keeps results by a key, and computes results that are out of date.
 
-    A result is used while the store has not grown, and for a time in which a growing store would
-    not be asked again and again. After that, one that takes long is used once more while it is
-    computed anew in the background: the first person who looks does not wait for it.
+    A result is used while the store has not grown. If the store grows, the result is used for some
+    more time, so that the store is not queried again and again. After that, a result that takes
+    long is used once more while it is computed anew in the background: the first person who looks
+    does not wait for it.
 
     Args:
         state: Returns the state of the store.
-        recent: For how many seconds the state of the store holds for results that may be out of
-            date: a store that grows all the time need not be asked by each part of a page.
+        recent: For how many seconds the state of the store is reused for results that may be out of
+            date, so that not each part of a page queries a store that grows all the time.
         clock: Returns the current time (s), which never steps back.
     """
 
@@ -68,19 +69,19 @@ class KeptResults:
         self._renewals: dict[Hashable, asyncio.Task[Any]] = {}
 
     def note_change(self) -> None:
-        """Note that a person changed the store: nobody is shown results from before it."""
+        """Note that a person changed the store: nobody is shown results from before the change."""
         self._changes += 1
 
     async def get(
         self, key: Hashable, compute: Callable[[], Awaitable[Any]], patience: float
     ) -> Any:
-        """A result that is kept, or compute it.
+        """Return a kept result, or compute it.
 
         Args:
             key: Identifies the result.
             compute: Computes it.
-            patience: While the store grows, the result is kept for so many times as long as it
-                took, at most a minute; 0 for a result that is never out of date.
+            patience: While the store grows, the result is kept for this multiple of its computation
+                time, at most a minute; 0 for a result that is never out of date.
 
         Raises:
             Exception: ``compute`` raised it.
@@ -98,13 +99,13 @@ class KeptResults:
     async def refresh(
         self, key: Hashable, compute: Callable[[], Awaitable[Any]], patience: float
     ) -> float:
-        """Compute a result for the next who asks, unless the one that is kept is up to date.
+        """Compute a result for the next request, unless the kept result is up to date.
 
-        Those who ask meanwhile are shown the old one, or wait if there is none.
+        Requests that arrive meanwhile get the old result, or wait if there is none.
 
         Args:
             key: Identifies the result.
-            compute: Computes it. If it raises an error, the next who asks is shown the error.
+            compute: Computes it. If it raises an error, the next request shows the error.
             patience: As for `get`.
 
         Returns:

@@ -78,8 +78,8 @@ class Agreement:
             only, both fail.
         needed: How many more labels an estimate of the pass rate needs.
         unjudged: How many labelled runs have no verdict.
-        tied: How many runs people disagree on evenly.
-        line: The share while labels came in, as points of a drawing.
+        tied: How many labelled runs have a tie between people.
+        line: The share as labels were added, as points of a drawing.
         band: Its interval, as points of a drawing.
         begin: The number of labelled runs at the beginning of the drawing.
     """
@@ -174,7 +174,7 @@ async def _evaluators(site: Site) -> tuple[list[LabelledEvaluator], Mapping[str,
 async def _runs(
     site: Site, queue: Queue, evaluator: str, counts: Mapping[str, int]
 ) -> list[RunKey]:
-    """The runs of a queue without those that have been labelled since it was found."""
+    """The runs of a queue, without runs that have been labelled since the queue was found."""
     person = VISITOR.get().name
     labelled = counts.get(evaluator, 0) + counts.get("", 0)
     labels = await site.read(lambda store: store.labels.of(evaluator))
@@ -307,7 +307,7 @@ def _points(values: Sequence[tuple[int, float]], begin: int, end: int) -> str:
 def _differing(
     evaluator: str, disagreements: Sequence[Disagreement], items: Mapping[str, RunItem]
 ) -> tuple[RunItem, ...]:
-    """The runs on which people and the evaluator differ, with both reasons."""
+    """The runs that people and the evaluator differ on, with both reasons."""
     judge = shorten(one_line(evaluator), 60)
     differing_items = []
     for disagreement in disagreements:
@@ -324,7 +324,7 @@ def _differing(
 def _reasons(
     queue: Queue, evaluator: str, labels: Sequence[Label], scores: Mapping[str, Score]
 ) -> dict[str, str]:
-    """Why runs are in a queue, by their ids, where the queue alone does not say it."""
+    """Why runs are in a queue, by their ids, where the queue alone does not show it."""
     if queue not in ("disagreements", "threshold"):
         return {}
     reasons = {}

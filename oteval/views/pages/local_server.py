@@ -43,8 +43,8 @@ def serve_locally(
 ) -> None:
     """Serve the pages of a store on the loopback address until SIGTERM or SIGINT.
 
-    Only who has a link that `on_ready` asks for can read the pages and act on runs. Other commands
-    of this machine can use the database meanwhile.
+    Only a person with a link, see `on_ready`, can read the pages and act on runs. Other commands of
+    this machine can use the database meanwhile.
 
     Args:
         store: The store.

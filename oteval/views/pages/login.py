@@ -28,7 +28,7 @@ _OPEN = ("/login", "/static/", "/favicon.ico")
 
 
 class Doorkeeper:
-    """Middleware that finds out who the visitor is, and shows pages only to those who may read.
+    """Middleware that finds out who the visitor is, and shows pages only to visitors who may read.
 
     Args:
         application: The application.
@@ -58,7 +58,7 @@ class Doorkeeper:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    """Lead to the login page, or refuse a request that is not for a page.
+    """Redirect to the login page, or refuse a request that is not for a page.
 
     The text of a form that is sent after the end of a session is shown, so that it is not lost.
     """
@@ -89,7 +89,7 @@ async def acting_form(request: Request) -> dict[str, str]:
     """The fields of a form that changes something.
 
     Raises:
-        HTTPException: The visitor may not act, or the form is not one of our pages' own.
+        HTTPException: The visitor may not act, or the form was not sent by one of our pages.
     """
     fields = await _own_form(request)
     visitor = VISITOR.get()
@@ -166,7 +166,7 @@ def login_routes(access: PageAccess | None) -> list[Route]:
 def _entrance(request: Request) -> Response:
     """The way to the page that the visitor wanted.
 
-    After a link on another site, browsers send no strict cookie with a redirect, but they do when
+    After a link on another site, browsers send no strict cookie with a redirect. They send it when
     our own page leads on.
     """
     path = _own_path(request)
@@ -190,7 +190,8 @@ def _login_page(request: Request, access: PageAccess, *, is_refused: bool) -> Re
 def _peer(request: Request) -> str:
     """The address of the visitor.
 
-    Behind a Unix socket there is none; only the listening process can send there, and it names it.
+    Behind a Unix socket there is none. Only the listening process can send there, and it names the
+    visitor's address.
     """
     return request.client.host if request.client else request.headers.get("x-forwarded-for", "")
 

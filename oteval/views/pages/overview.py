@@ -73,7 +73,7 @@ class AgentItem:
     """An agent.
 
     Attributes:
-        name: Its name, or that of the service of runs without an agent.
+        name: Its name, or the name of the service of runs without an agent.
         kind: ``agent`` or ``service``.
         link: The link to its runs.
         last_ns: When its latest run began (ns since the epoch).
@@ -82,9 +82,10 @@ class AgentItem:
         seconds: The median duration, or "".
         slow: The 95% quantile of the durations, or "".
         cost: The mean cost of a run at list prices, or "".
-        total: The cost of all runs; "at least" if the cost of some is unknown, "" if of all.
+        total: The cost of all runs; "at least" if the cost of some is unknown, "" if the cost of
+            all is unknown.
         failing: The share of runs with a failed call.
-        failed_calls: The link to those runs.
+        failed_calls: The link to the runs with a failed call.
         with_gaps: The share of runs with a gap.
         evaluators: Its evaluators.
         deployments: Its latest deployments.
@@ -114,7 +115,7 @@ class Overview:
     """Everything that the page shows.
 
     Attributes:
-        agents: The agents, those with the most runs first.
+        agents: The agents, the most runs first.
         alerts: The alerts that last, which the route adds.
         period: The chosen period.
         periods: The periods to choose from, with their links.
@@ -204,7 +205,7 @@ def search_word(name: str, value: str, operator: str = "=") -> str:
 
 
 def agent_words(agent: str, service: str) -> str:
-    """The search for the runs of an agent, or for those of a service without an agent."""
+    """The search for the runs of an agent, or for the runs of a service without an agent."""
     if agent:
         return search_word("agent", agent)
     return f"{search_word('service', service)} {search_word('agent', '')}"

@@ -27,12 +27,12 @@ PERIODS: Final[Mapping[str, int | None]] = {
     "30d": 30 * _DAY_NS,
     "all": None,
 }
-"""The length (ns) of each period; None for one with all runs."""
+"""The length (ns) of each period; None for the period with all runs."""
 DEFAULT_PERIOD: Final = "7d"
 
 
 def periods_in_order() -> list[str]:
-    """The periods, the one that is shown first before the others."""
+    """The periods, beginning with the default period."""
     return sorted(PERIODS, key=lambda period: period != DEFAULT_PERIOD)
 
 
@@ -49,7 +49,7 @@ def chosen_period(request: Request) -> str:
 
 
 def latest_start(now_ns: int) -> int:
-    """The time (ns) from which on runs are in the future: clocks may differ by a day."""
+    """The time (ns) when the future begins: clocks may differ by a day."""
     return now_ns + _DAY_NS
 
 
@@ -58,8 +58,8 @@ def extent_of(
 ) -> tuple[int, int] | None:
     """When a period begins and ends (ns since the epoch); None without runs.
 
-    A run in the future does not end it: a single run of a machine whose clock is wrong would
-    otherwise be all that it shows.
+    A run in the future does not end the period. Otherwise, a single run of a machine whose clock is
+    wrong would be all that the period shows.
 
     Args:
         store: The store.

@@ -1,8 +1,9 @@
 """Compute the figures of slow pages before somebody opens them, and anew as the store grows.
 
 On a million runs, the overview of all of them takes more than a second. While people use the pages,
-its figures and those of the lists of evaluators and variants are therefore kept up to date, one
-after the other, in a small part of the time, and while nobody waits for another page if possible.
+its figures and the figures of the lists of evaluators and variants are therefore kept up to date.
+They are computed one after the other, in a small part of the time, and if possible while nobody
+waits for another page.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ _log = logging.getLogger(__name__)
 Figures = tuple[Hashable, Callable[[Store], object]]
 """Figures that `Site.cached` keeps: their key, and the function that reads them."""
 
-# The rest after figures were computed, times as long as they took: the first time, and later.
+# The rest after figures were computed, as a multiple of the time that they took: first, and later.
 _FIRST_REST, _REST = 1.0, 10.0
-# The evaluators whose pages are kept up to date: those with the newest scores.
+# The pages of so many evaluators are kept up to date: the evaluators with the newest scores.
 _MOST_EVALUATORS = 3
-# Seconds after which it is looked again whether the figures are out of date.
+# Seconds between two checks whether the figures are out of date.
 _ROUND = 5.0
 # How often figures wait for people who look at pages, each time so many seconds.
 _WAITS, _WAIT = 5, 1.0
 
 
 async def _figures(site: Site) -> list[Figures]:
-    """The figures that are kept up to date, those first that people open first."""
+    """The figures that are kept up to date, in the order that people open their pages."""
     scored = await site.read(lambda store: store.evaluator_figures.names())
     names = sorted(scored, key=lambda name: (-scored[name], name))[:_MOST_EVALUATORS]
     return [*overview_figures(site), *variants_figures(), *evaluators_figures(site, names)]
@@ -81,7 +82,7 @@ async def keep_ready(
 
 
 async def _wait_for_people(site: Site, sleep: Callable[[float], Awaitable[None]]) -> None:
-    """Wait until nobody asks for pages, for a limited time."""
+    """Wait until nobody requests pages, for a limited time."""
     for _ in range(_WAITS):
         if not site.is_busy():
             return

@@ -1,6 +1,6 @@
 """A run as a regression test, to download: the files that ``oteval replay make-test`` writes.
 
-The command imports the agent and replays it once. A server does neither, so the visitor says how
+The command imports the agent and replays it once. A server does neither, so the visitor chooses how
 the agent is called, and the test is not checked.
 """
 
@@ -65,7 +65,7 @@ def agent_choice(called: str, form: str, *, is_async: bool) -> AgentChoice:
         is_async: Whether a function is a coroutine.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: `called` is neither.
     """
     if _FUNCTION.fullmatch(called):
         for input_form in get_args(InputForm):
@@ -93,7 +93,7 @@ def regression_test_zip(
         store: The store that has the run's spans.
         run_id: The run.
         agent: How the test calls the agent.
-        rules: The rules of redaction, beside those for known forms of secrets.
+        rules: The rules of redaction, in addition to the rules for known forms of secrets.
         name: The name of the agent, for the test's description.
 
     Raises:

@@ -81,7 +81,7 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """The files that pages load, by name. The style begins with that of reports."""
+    """The files that pages load, by name. The style begins with the style of reports."""
     folder = resources.files(__package__ or "").joinpath("static")
     files = {}
     for name, kind in _NAMES.items():
@@ -141,26 +141,26 @@ def text_page(text: str) -> Response:
 
 
 def near_parts(parts: Sequence[int], current: int) -> Sequence[int]:
-    """Which parts of a page to link to: the first, the last, and those near one of them."""
+    """Which parts of a page to link to: the first, the last, and the parts near the current one."""
     at = parts.index(current) if current in parts else 0
     last = len(parts) - 1
     return [part for i, part in enumerate(parts) if i in (0, last) or abs(i - at) <= _NEAR]
 
 
 def conversation_link(name: str) -> str:
-    """The path of a conversation's page; for an id that no path can hold, that of all."""
+    """The path of a conversation's page; for an id that no path can contain, the path of all."""
     return named_link("/conversations", name)
 
 
 def named_link(folder: str, name: str) -> str:
-    """The path of a name's page in a folder; the folder for a name that no path can hold."""
+    """The path of a name's page in a folder; the folder for a name that no path can contain."""
     # Browsers take "." and ".." for folders, also where they are escaped.
     can_be_path = 0 < len(name) < _LONGEST_VALUE // 2 and "\n" not in name and name.strip(".")
     return f"{folder}/{quote(name, safe='')}" if can_be_path else folder
 
 
 def with_query(path: str, **values: str | None) -> str:
-    """A path with a query of those values that are not empty, nor too long for a search."""
+    """A path with a query of the values that are neither empty nor too long for a search."""
     query = urlencode(
         {name: value for name, value in values.items() if value and len(value) <= _LONGEST_VALUE}
     )
@@ -168,7 +168,7 @@ def with_query(path: str, **values: str | None) -> str:
 
 
 def _when(time_ns: int, now_ns: int) -> str:
-    """A time of the last day as an age, and an earlier one to the minute."""
+    """A time of the last day as an age, and an earlier time to the minute."""
     is_recent = abs(now_ns - time_ns) < _DAY_NS
     return ago(time_ns, now_ns) if is_recent else clock(time_ns)[:16]
 

@@ -1,6 +1,6 @@
 """The page of a run: ``/runs/ID``, its conversation with the scores beside the messages.
 
-It also has the routes to the runs around it: newer, older, and the next one that fails.
+It also has the routes to the runs around it: newer, older, and the next failing run.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ShownScore:
         comment: Why.
         metadata: Figures, as text.
         version: The evaluator's version.
-        places: The numbers of the messages that it speaks of.
+        places: The numbers of the messages that it refers to.
     """
 
     state: State
@@ -107,8 +107,8 @@ class RunPage:
         whole: The numbers of messages that are shown in part.
         tools: The names of tools by the ids of calls.
         earlier: The number of messages of earlier turns.
-        is_whole: Whether these are shown as well.
-        before: The id of the run of the turn before, or "".
+        is_whole: Whether the messages of earlier turns are shown as well.
+        before: The id of the previous turn's run, or "".
         gaps: The gaps, each with its code, detail and place.
         rewrites: The places of replaced history, with the number of messages.
         conversation: The conversation's id, or "".
@@ -333,7 +333,7 @@ def _sub_agents(store: Store, run: Trajectory, prices: Prices) -> Sequence[RunIt
     selection = Selection(
         conditions=(Condition("parent", "=", run.id),),
         since_ns=run.start_ns,
-        # So not every later run is looked at.
+        # This way, not every later run is looked at.
         until_ns=max(run.start_ns, run.end_ns) + _LATEST_CALL_NS,
     )
     keys = store.run_list.keys(selection, _SUB_AGENTS, is_forward=True)
@@ -465,7 +465,7 @@ def _shown_score(verdict: RunVerdict, text: Mapping[str, Any], run: Trajectory) 
 def _comparisons(
     run: Trajectory, verdicts: Sequence[RunVerdict], config: Config | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield comparisons with the references by which a run fails, and with a run that passed."""
+    """Yield comparisons with the references that a run fails by, and with a run that passed."""
     failing = {verdict.evaluator for verdict in verdicts if verdict.state == "fail"}
     for settings in config.evaluators if config else ():
         if settings.name in failing and settings.reference is not None:

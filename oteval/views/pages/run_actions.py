@@ -49,14 +49,14 @@ class ShownLabel:
 
 @dataclass(frozen=True, slots=True)
 class RunActions:
-    """The forms of a run's page for those who may act, and the labels for everybody.
+    """The forms of a run's page for visitors who may act, and the labels for everybody.
 
     Attributes:
         labels: The current labels, the newest first.
         evaluators: The names of evaluators that a label can be for.
         chosen: The evaluator that the form begins with, or "".
         references: The names of references.
-        own_references: Those of them that are made from this run.
+        own_references: The names of the references that are made from this run.
         datasets: The names of datasets.
         can_score: Whether there is a configuration to score by.
     """

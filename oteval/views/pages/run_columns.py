@@ -14,7 +14,7 @@ from ..run_cells import CHOICES, check_choices
 __all__ = ["DEFAULT_COLUMNS", "chosen_columns", "columns_text", "kept_columns"]
 
 DEFAULT_COLUMNS = ("calls", "seconds", "tokens", "cost", "gap")
-# Their names in addresses that older versions gave.
+# Their names in addresses of older versions.
 _OLDER_NAMES = {
     "time": "seconds",
     "input": "input_tokens",
@@ -23,7 +23,7 @@ _OLDER_NAMES = {
     "gaps": "gap",
 }
 _ORDERED = tuple(dict.fromkeys((*DEFAULT_COLUMNS, *CHOICES)))
-# The form sends it beside the columns that are ticked, so that none can be chosen as well.
+# The form sends it together with the ticked columns, so that a person can also choose none.
 _NONE = "none"
 
 

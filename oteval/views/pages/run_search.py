@@ -1,8 +1,8 @@
 """Find the runs of a search, page by page, with a limit on the time that one page takes.
 
-Most filters are conditions on columns. Others need the messages or the attributes of runs: for
-these, runs are read from the newest on until a page is full or the time is over. The next page
-then continues at the last run that was looked at.
+Most filters are conditions on columns. Other filters need the messages or the attributes of runs:
+then runs are read, the newest first, until a page is full or the time is over. The next page then
+continues at the last run that was looked at.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from .search import RunSearch
 
 __all__ = ["FoundRuns", "ListedScores", "find_runs"]
 
-# Seconds after which a search stops looking.
+# A search stops looking after this many seconds.
 _PATIENCE = 0.5
 _FIRST_BATCH, _LARGEST_BATCH = 200, 8000
-# Characters of the comments of scores in lists, and of how many runs scores are kept with them.
+# The characters of a score's comment in lists, and the number of runs whose scores are kept with
+# comments.
 _COMMENT, _KEPT = 4000, 200
 # How many runs are read at once, and how many are searched for words.
 _LARGEST_READ, _LARGEST_SCAN = 400, 4000
@@ -34,7 +35,7 @@ class FoundRuns:
 
     Attributes:
         keys: Their keys, in the order of the search.
-        after: The key at which the next page begins; None if this is the last one.
+        after: The key at which the next page begins; None if this is the last page.
         looked_at: How many runs were looked at, if they were looked at one by one.
         is_cut: Whether the time was over before the page was full.
     """
@@ -57,7 +58,7 @@ class ListedScores:
         self._known: dict[str, list[Score]] = {}
 
     def of(self, ids: Sequence[str]) -> dict[str, list[Score]]:
-        """The newest score of each evaluator by run; of many runs, without comments."""
+        """The newest score of each evaluator by run; for many runs, without comments."""
         missing = [name for name in ids if name not in self._known]
         if len(missing) > _KEPT:
             return self._store.scores.of(ids, longest=0)
@@ -127,7 +128,7 @@ def _looked_at(
     *,
     is_read: bool,
 ) -> tuple[Sequence[RunKey], set[RunKey]]:
-    """The first of some runs, as many as can be tested at once, and those that match."""
+    """The first of some runs, as many as can be tested at once, and the runs that match."""
     part = keys
     if is_read:
         part = keys[: _LARGEST_SCAN if search.words else _LARGEST_READ]

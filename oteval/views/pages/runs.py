@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _PAGE = 50
-# Seconds after which a page of a search stops looking, and offers to go on.
+# A page of a search stops looking after this many seconds, and offers to go on.
 _PATIENCE = 0.15
 # The most runs of a search that are counted.
 _COUNTED = 100_001
@@ -113,7 +113,7 @@ class RunsPage:
         items: The runs.
         count: How many runs match, as text, or "" where counting would read them.
         older: The path of the next page, or "".
-        newest: The path of the first page, or "" if this is it.
+        newest: The path of the first page, or "" if this is the first page.
         note: How far the search looked if it stopped before its end, or "".
         state: How far the store had grown.
         columns: The columns, with their heads.
@@ -146,7 +146,7 @@ def runs_routes(site: Site) -> list[Route]:
         if run_id := await site.read(lambda store: _named(store, search)):
             return RedirectResponse(with_query(f"/runs/{run_id}"), 303)
         if "rows" in request.query_params:
-            # All browsers ask at the same moment, when a run has arrived.
+            # All browsers send this request at the same moment, when a run has arrived.
             listing = await site.cached(
                 ("rows", *search.key, after, columns_text(columns)),
                 lambda store: runs_page(store, search, after, site.prices, columns=columns),
@@ -218,7 +218,7 @@ def _with_previews(store: Store, listing: RunsPage, site: Site, after: RunKey | 
     """The newest page, with the runs that just ended and match.
 
     They have no scores yet, so a filter on scores never matches them. They are read after the
-    stored runs, so that no run is shown twice. Where many traces just ended, a search does not wait
+    stored runs, so that no run is shown twice. If many traces just ended, a search does not wait
     for them: `events` reconstructs them, and the list is then loaded again.
     """
     if after is not None:
@@ -299,7 +299,7 @@ def item_of(
 
 
 def row_columns(columns: Sequence[str] = DEFAULT_COLUMNS) -> tuple[str, ...]:
-    """The columns that lines with some columns are made of."""
+    """The columns to read for lines that show some columns."""
     names = [name for name in columns if name != "cost"]
     return (*dict.fromkeys((*_ALWAYS_READ, *names)),)
 
@@ -363,7 +363,7 @@ def marks_of(verdicts: Sequence[Score]) -> tuple[Mark, ...]:
 
 
 def sign_of(verdict: EvaluationResult) -> str:
-    """The sign of a verdict; for one that neither passes nor fails, its score."""
+    """The sign of a verdict; for a verdict that neither passes nor fails, its score."""
     if verdict.state in _SYMBOLS:
         return _SYMBOLS[verdict.state]
     return f"{verdict.score:.3g}" if verdict.score is not None else shorten(verdict.label, 12)
@@ -405,7 +405,7 @@ def note_of(matches: FoundRuns) -> str:
 
 
 def _named(store: Store, search: RunSearch) -> str:
-    """The id of the run that a search is the id or the trace id of, or ""."""
+    """The id of the run whose id or trace id is the search, or ""."""
     text = search.text
     if not _SHORTEST_ID <= len(text) <= _LONGEST_ID or set(text) - set("0123456789abcdef"):
         return ""

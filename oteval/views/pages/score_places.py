@@ -1,4 +1,4 @@
-"""The messages that a score speaks of, so that its reason is shown beside them.
+"""The messages that a score refers to, so that its reason is shown beside them.
 
 Matches list the calls that they aligned. Checks name the calls that they object to by number,
 ``call 2 refund({...})``, and the final answer that they compared.
@@ -20,7 +20,7 @@ _MOST = 20
 
 
 def places_of(verdict: RunVerdict, run: Trajectory) -> tuple[int, ...]:
-    """The numbers of the messages that a verdict speaks of, as the run counts them.
+    """The numbers of the messages that a verdict refers to, as the run counts them.
 
     Args:
         verdict: The verdict.
@@ -55,7 +55,8 @@ def _extra_calls(verdict: RunVerdict, calls: Sequence[tuple[int, str]]) -> Itera
     aligned = {pair[0] for pair in alignment if isinstance(pair, (list, tuple)) and pair}
     unaligned = [call for number, call in enumerate(calls) if number not in aligned]
     if len(unaligned) != extra:
-        # A match of some tools does not align the calls of others; the comment names those it saw.
+        # A match of some tools does not align the calls of others; the comment names the calls it
+        # saw.
         extra_text = verdict.comment.partition("extra ")[2]
         unaligned = [call for call in unaligned if f" {call[1]}(" in extra_text]
     if len(unaligned) == extra:
@@ -63,7 +64,7 @@ def _extra_calls(verdict: RunVerdict, calls: Sequence[tuple[int, str]]) -> Itera
 
 
 def _answers(metadata: Mapping[str, Any], own: Sequence[Message]) -> Iterator[int]:
-    """Yield the message that holds the answer a check compared."""
+    """Yield the message with the answer that a check compared."""
     answer = metadata.get("answer")
     if not isinstance(answer, str) or not answer.strip():
         return

@@ -1,8 +1,8 @@
 """The search field: filters of the command line in one line, and words of the question.
 
 ``agent=shop passed=false since=1d "broken headphones"`` has the conditions of ``--where``, the
-times of ``--since`` and ``--until``, the outcome of scores, and text. Everything must hold. In
-quotes, two quotes stand for one.
+times of ``--since`` and ``--until``, the outcome of scores, and text. A run must match all of them.
+In quotes, two quotes mean one.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class RunSearch:
         return (self.text, *(time if time is None else time // _MINUTE for time in times))
 
     def failing(self) -> RunSearch:
-        """The search for those of its runs that fail."""
+        """The search for its failing runs."""
         verdict = self.verdict or VerdictFilter()
         return replace(self, verdict=replace(verdict, outcome="fail"))
 
 
 def narrowed(text: str, word: str) -> str:
-    """A search with another filter, in place of one that cannot hold beside it.
+    """A search with another filter, which replaces a filter that contradicts it.
 
     Args:
         text: The search.
@@ -120,7 +120,7 @@ def parse_search(text: str) -> RunSearch:
     )
     has_verdict = outcome is not None or bool(evaluators)
     verdict = VerdictFilter(outcome, tuple(evaluators)) if has_verdict else None
-    # Spaces count in quotes, which names out of traces are in.
+    # Spaces count in quotes; names out of traces are in quotes.
     normalized = text.strip() if '"' in text else " ".join(text.split())
     return RunSearch(normalized, selection, verdict, tuple(words))
 
@@ -130,7 +130,7 @@ def _unquoted(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether JSON holds a text as it is, and upper case has one form in lower case."""
+    """Whether JSON contains a text unchanged, and upper case has one form in lower case."""
     escaped = "\\" in text or '"' in text
     return text.isascii() and text.isprintable() and not escaped and bool(text.strip())
 

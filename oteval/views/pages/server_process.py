@@ -3,7 +3,7 @@
 It serves HTTP on a Unix socket, to which the listening process forwards requests, and reads the
 database through the storage process. Its configuration is the first line of its standard input,
 because other users can see arguments; further lines replace the tokens. When standard input ends,
-the listening process is gone, and this one ends.
+the listening process is gone, and this process ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The messages of a page, cut so that the page stays small however long the messages are.
 
-A page has room for some texts. Each message takes as much of it as its texts need, to a limit. With
-no room left, the others are shown with their first words. A cut message has a link to all of it.
+A page has room for some texts. Each message takes as much of it as its texts need, up to a limit.
+With no room left, the other messages are shown with their first words. A cut message has a link to
+the whole.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LONGEST = 6000
 """The most characters of a text."""
 _ROOM, _IMAGE_ROOM = 160_000, 300_000  # characters of HTML
 _SHORTEST = 200
-# The most calls and parts of a message, and those of one that finds no room.
+# The most calls and parts of a message, and of a message that finds no room.
 _MOST, _LEAST = 60, 3
 _LONGEST_LINE = 160
 
@@ -34,8 +35,8 @@ class ShownMessages:
     """Messages to show.
 
     Attributes:
-        items: The messages as `message_details` has them; ``more_calls`` counts those left out.
-        whole: The numbers of those that are shown in part.
+        items: The messages as `message_details` has them; ``more_calls`` counts the calls left out.
+        whole: The numbers of the messages that are shown in part.
     """
 
     items: tuple[Mapping[str, Any], ...]
@@ -87,7 +88,7 @@ def _compact_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_large_images(message: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
-    """A message without the images that find no room, and the room of the others."""
+    """A message without the images that find no room, and the room that its other images take."""
     used = 0
     parts = []
     for part in message.get("parts", ()):

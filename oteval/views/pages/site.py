@@ -20,11 +20,11 @@ from .store_threads import StoreThreads
 __all__ = ["GC_AFTER", "Site"]
 
 T = TypeVar("T")
-# Seconds for which pages count as used after the last look.
+# Pages count as used for this many seconds after the last look.
 _IN_USE = 300.0
-# Seconds without a look after which nobody seems to wait for a page.
+# After this many seconds without a look, nobody seems to wait for a page.
 _PAUSE = 1.0
-# Seconds for which the state of a store that a server fills is not asked again.
+# For this many seconds, the state of a store that a server fills is not queried again.
 _RECENT = 0.1
 GC_AFTER = 100_000
 """How many new objects start a collection of garbage in a process that shows pages.
@@ -62,7 +62,8 @@ class Site:
             open_store: Opens a connection to the store, one for each thread.
             config: The configuration's file, read again when it changes; None without one.
             clock: Returns the current time (ns).
-            patience: While a store grows, a result is kept for so many times as long as it took.
+            patience: While a store grows, a result is kept for this multiple of its computation
+                time.
             is_served: Whether a server stores and completes the traces.
             check: Raises an error if the store must not be changed.
         """
@@ -92,23 +93,23 @@ class Site:
     async def cached(
         self, key: Hashable, action: Callable[[Store], T], patience: float | None = None
     ) -> T:
-        """The result of a function of the store that takes a while, perhaps a stored one.
+        """The result of a function of the store that takes a while; perhaps a kept result.
 
-        A kept result is used while the store has not grown, and for a time in which a growing
-        store would not be asked again and again; one that takes long is shown once more while it
-        is computed anew (:class:`~oteval.views.pages.kept_results.KeptResults`).
+        A kept result is used while the store has not grown, and for some more time if it grows, so
+        that the store is not queried again and again. A result that takes long is shown once more
+        while it is computed anew (:class:`~oteval.views.pages.kept_results.KeptResults`).
 
         Args:
             key: Identifies the function.
             action: The function.
-            patience: In place of that of the site; 0 for a result that is never out of date.
+            patience: In place of the site's patience; 0 for a result that is never out of date.
         """
         patience = self._patience if patience is None else patience
         value: T = await self._kept.get(key, lambda: self.read(action), patience)
         return value
 
     async def refresh(self, key: Hashable, action: Callable[[Store], object]) -> float:
-        """Compute a result that may be asked for soon, unless the one that is kept is up to date.
+        """Compute a result that may be requested soon, unless the kept result is up to date.
 
         Args:
             key: Identifies the function, as for `cached`.
@@ -152,7 +153,7 @@ class Site:
     def config(self) -> tuple[Config | None, str]:
         """The configuration and the problem of its file, "" if there is none.
 
-        While the file is invalid, the configuration is the one from before, or None.
+        While the file is invalid, the previous configuration is returned, or None.
         """
         if self._path is None:
             return None, ""
@@ -165,7 +166,7 @@ class Site:
                 try:
                     self._config, self._problem = load_config(self._path), ""
                 except ConfigError as error:
-                    # As in `oteval serve`, the rules from before stay in force.
+                    # As in `oteval serve`, the previous rules stay in force.
                     self._problem = str(error)
             return self._config, self._problem
 

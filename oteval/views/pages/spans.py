@@ -32,7 +32,7 @@ __all__ = ["SpanItem", "SpansPage", "spans_page", "spans_routes"]
 # Traces with more spans are not reconstructed for the page.
 _MOST_EXPLAINED = 4000
 _PAGE = 200
-# Attributes and events of a span, and characters of those of all spans of a page.
+# The most attributes and events of a span, and the characters of them for all spans of a page.
 _MOST, _ROOM = 60, 200_000
 _GAPS = 50
 # Characters of the elements around an attribute.
@@ -123,7 +123,7 @@ class SpansPage:
     parts: tuple[int, ...]
 
     def near_parts(self) -> Sequence[int]:
-        """The parts to link to: the first, the last, and those near this one."""
+        """The parts to link to: the first, the last, and the parts near this one."""
         return near_parts(self.parts, self.first)
 
 
@@ -171,7 +171,7 @@ def spans_routes(site: Site) -> list[Route]:
 
 
 def large_trace(store: Store, run: Trajectory, count: int, first: int = 0) -> SpansPage:
-    """The page of a trace with many spans, of which only those shown are read.
+    """The page of a trace with many spans; only the shown spans are read.
 
     Args:
         store: The store.
@@ -253,7 +253,7 @@ def _items(
 
 
 def _item(account: SpanAccount, run: str, begin: int, total: int, room: int) -> SpanItem:
-    """A span whose attributes and events take some characters of HTML at most."""
+    """A span whose attributes and events take at most a number of characters of HTML."""
     span = account.span
     x = min(max(0.0, (span.start_ns - begin) / total * _WIDTH), _WIDTH - _THINNEST)
     width = (span.end_ns - span.start_ns) / total * _WIDTH

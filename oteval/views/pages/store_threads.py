@@ -1,4 +1,4 @@
-"""Threads in which pages read the store, each with its own connection."""
+"""Threads that read the store for pages, each with its own connection."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The content of a report: runs counted, aligned and compared.
 
-Every run counts in the figures. When there are too many runs for the matrix, those that did not
-pass are kept first, then the latest. A higher score is better. An error is never a 0 and not
-evaluated is never a pass: a run without a verdict is neither better nor worse than the baseline.
+Every run counts in the figures. When there are too many runs for the matrix, runs that did not pass
+are kept first, then the latest. A higher score is better. An error is never a 0 and not evaluated
+is never a pass: a run without a verdict is neither better nor worse than the baseline.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class ReportOptions:
     Attributes:
         title: Its heading.
         selection: The filters in force, as names and values.
-        baseline: The group that the others are compared with; the first when "".
-        evaluators: Only these; all when empty.
+        baseline: The group that the others are compared with; the first group when "".
+        evaluators: The evaluators to show; all when empty.
         gates: The gates to check, of the evaluators shown.
         is_grouped: Whether the runs' groups are to be compared.
         most_rows: How many rows to show.
@@ -107,7 +107,7 @@ def build_stored(
 
     Args:
         runs: The runs.
-        items: Those to show, by start: of `SelectedRuns.worst`.
+        items: The runs to show, by start: from `SelectedRuns.worst`.
         options: How to make it.
         made_ns: Now.
 
@@ -204,12 +204,12 @@ class _KeptRuns:
             queue = self._missing if "none" in states else self._good
         queue.append((self._seen, item))
         self._seen += 1
-        # Worse runs only become more, so that a run without a place now gets none later.
+        # The number of worse runs only grows, so that a run without a place now gets none later.
         if len(self._failed) + len(self._missing) + len(self._good) > self._most:
             (self._good or self._missing).popleft()
 
     def items(self) -> list[ReportRun]:
-        """The runs kept, in the order in which they came."""
+        """The runs kept, in the order that they were added."""
         numbered_runs: list[tuple[int, ReportRun]] = []
         for queue in (self._failed, self._missing, self._good):
             free = self._most - len(numbered_runs)
@@ -338,7 +338,7 @@ def _words(members: Sequence[ReportRun]) -> str:
 
 
 def _diffs(by_group: dict[str, list[ReportRun]], groups: Sequence[str]) -> Iterable[RunPair]:
-    """Yield the baseline's run lined up with one of each other group."""
+    """Yield the baseline's run lined up with a run of each other group."""
     left = _example(by_group.get(groups[0], ()))
     for group in groups[1:]:
         right = _example(by_group.get(group, ()))
@@ -359,7 +359,7 @@ def _example(members: Sequence[ReportRun]) -> ReportRun | None:
 def _details(
     items: Sequence[ReportRun], rows: Sequence[MatrixRow], options: ReportOptions
 ) -> tuple[dict[str, str], int]:
-    """The details by run, in the rows' order until they are too much; and how many are."""
+    """The details by run, in the rows' order until they are too much; and how many are left out."""
     by_id = {item.id: item for item in items}
     details_by_run: dict[str, str] = {}
     size, left_out = 0, 0
@@ -376,7 +376,7 @@ def _details(
 def _static(
     rows: Sequence[MatrixRow], details_by_run: dict[str, str], most: int
 ) -> tuple[str, ...]:
-    """The runs to show in full without a script: those that did not pass first."""
+    """The runs to show in full without a script; runs that did not pass come first."""
     first = [run for row in rows if row.badness < 2 for run in row.runs]
     order = dict.fromkeys([*first, *(run for row in rows for run in row.runs)])
     return tuple(run for run in order if run in details_by_run)[:most]

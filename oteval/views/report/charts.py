@@ -19,7 +19,7 @@ WIDTH, HEIGHT = 520, 250
 _LEFT, _RIGHT, _TOP = 44, 8, 10
 _BOTTOM, _BOTTOM_ROTATED = 26, 78
 _PLOT_WIDTH = WIDTH - _LEFT - _RIGHT
-# Of the width of a place on the x axis, the part that its bars fill.
+# The share of a place's width on the x axis that its bars fill.
 _FILL = 0.78
 _LONGEST_LABEL = 18  # characters
 _LONGEST_LABEL_ROW = 64  # characters: longer rows of labels are rotated

@@ -1,8 +1,8 @@
 """The details of a run, as the JSON value that the page's panel shows.
 
-They hold only the run's own messages: earlier turns are separate runs, so that a long conversation
-takes linear space. Control characters and bidirectional marks are made visible here, and long texts
-are cut with a note on how much was left out.
+They contain only the run's own messages: earlier turns are separate runs, so that a long
+conversation takes linear space. Control characters and bidirectional marks are made visible here,
+and long texts are cut with a note on how much was left out.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _part(part: Mapping[str, Any], longest: int) -> dict[str, Any]:
 
 
 def _image(part: Mapping[str, Any]) -> str:
-    """A part's image as a data URL, where it holds one small enough, or ""."""
+    """A part's image as a data URL, if it contains one that is small enough, or ""."""
     url: Any = part.get("image_url") or part.get("url") or part.get("uri")
     if isinstance(url, Mapping):
         url = url.get("url")
@@ -192,7 +192,7 @@ def _verdict(verdict: RunVerdict, longest: int) -> dict[str, Any]:
 
 
 def _gaps(gaps: Sequence[Gap]) -> list[dict[str, str]]:
-    """The gaps, those alike once with their spans."""
+    """The gaps; equal gaps appear once, with their spans."""
     spans: dict[tuple[str, str], list[str]] = {}
     for gap in gaps:
         spans.setdefault((gap.code, gap.detail), []).append(gap.span_id or "?")

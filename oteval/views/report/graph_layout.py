@@ -1,6 +1,6 @@
 """The graph of tools as SVG: layers from the first calls at the top to the end of runs below.
 
-A tool is one layer below the tool that most often comes before it. Edges that lead up, and those
+A tool is one layer below the tool that most often comes before it. Edges that lead up, and edges
 from a tool to itself, pass on the right. This module computes where everything goes; the macro in
 ``templates/graph.svg.j2`` draws it.
 """
@@ -29,7 +29,7 @@ _THICKEST = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """A node, its coordinates those of the upper left corner.
+    """A node; its coordinates are its upper left corner.
 
     Attributes:
         x: From the left.
@@ -150,7 +150,7 @@ def _layers(graph: ToolGraph) -> list[list[str]]:
 
 
 def _sweep(layers: Sequence[list[str]], before: Mapping[str, Sequence[ToolEdge]]) -> None:
-    """Order each layer by the mean place of the tools that come before its own."""
+    """Order each layer by the mean place of the tools that come before its own tools."""
     heights = {key: (at + 0.5) / len(layer) for layer in layers for at, key in enumerate(layer)}
     for layer in layers[1:]:
         centre = {}

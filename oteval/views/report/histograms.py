@@ -78,7 +78,7 @@ class SortedNumbers(Sequence[float]):
 
     @property
     def median(self) -> float:
-        """The median: the mean of the two in the middle of an even number."""
+        """The median; for an even number of values, the mean of the two in the middle."""
         middle = len(self) // 2
         low = middle if len(self) % 2 else middle - 1
         value: float = (self[low] + self[middle]) / 2

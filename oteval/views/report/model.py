@@ -221,9 +221,9 @@ class EvaluatorSummary:
         better: Cases that improved over the baseline.
         worse: Cases that regressed.
         paired: Cases with a verdict in both groups.
-        p_value: Of no difference between the cases (for passes and fails, from the exact McNemar
-            test), adjusted for all comparisons shown; None for the baseline, and if the cases are
-            too few or too similar.
+        p_value: The p-value for no difference between the cases, adjusted for all comparisons
+            shown. For passes and fails, it is from the exact McNemar test. None for the baseline,
+            and if the cases are too few or too similar.
     """
 
     name: str

@@ -36,7 +36,7 @@ _UNSAFE = str.maketrans(
 
 
 def render(report: Report) -> str:
-    """A report as one HTML document that asks for nothing else."""
+    """A report as one HTML document that requests nothing else."""
     style, script = _asset("style.css"), _asset("script.js")
     policy = "; ".join(
         [

@@ -1,4 +1,4 @@
-"""The runs of a report, stored ones or those of experiments, and the ways to group stored ones."""
+"""The runs of a report, stored or from experiments, and the ways to group stored runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NONE = "(none)"
 
 
 def _by_time(form: str) -> RunFunction:
-    """The grouping by the time at which runs began, which is the same for an hour."""
+    """The grouping by the time when runs began, which is the same for an hour."""
 
     def group(values: RunValues) -> str:
         try:
@@ -66,7 +66,7 @@ def _by_column(name: str) -> RunFunction:
 
 
 def _named(group: Callable[[RunValues], str], column: str) -> RunFunction:
-    """A grouping in which runs without a name are the group `NONE`."""
+    """A grouping that puts runs without a name into the group `NONE`."""
     return RunFunction((column,), lambda values: group(values) or NONE, pa.string())
 
 
@@ -80,7 +80,7 @@ BY: dict[str, RunFunction] = {
 
 
 def grouping(by: str) -> RunFunction:
-    """The function that gives a run's group.
+    """The function that returns a run's group.
 
     Raises:
         ConfigError: It is neither a name of `BY` nor ``attributes.KEY``.
@@ -97,7 +97,7 @@ def run_groups(group: RunFunction | RunExpression, case: str = "") -> RunGroups:
     """How to compare stored runs.
 
     Args:
-        group: Gives a run's group.
+        group: Returns a run's group.
         case: The attribute that names a run's case; by default ``test.case.id``, else the
             question. A run without either has a row to itself.
     """
@@ -165,7 +165,7 @@ def from_experiments(
 
 
 def _compared(store: Store, names: Sequence[str]) -> list[ExperimentResults]:
-    """The results of experiments whose examples have one id if they have one question."""
+    """The results of experiments; examples with the same question have the same id."""
     return with_common_examples([load_experiment(name, store) for name in names])
 
 
@@ -209,7 +209,8 @@ def _trajectories(store: Store, ids: Sequence[str]) -> dict[str, Trajectory]:
 def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[PairwiseSummary]:
     """The results of stored pairwise comparisons between some experiments.
 
-    The figures are those of ``oteval pairwise``, of the later experiment against the earlier.
+    The figures are the same as in ``oteval pairwise``, for the later experiment against the
+    earlier.
     """
     if len(experiments) < 2:
         return []
@@ -222,7 +223,7 @@ def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwis
         ]
         if row["kind"] == "comparison" and len(names) > 1:
             votes = store.experiments.votes(row["experiment_id"])
-            # The votes name the examples of the first of those that still exist.
+            # The votes name the examples of the first experiment that still exists.
             existing = [name for name in row["compared"] if store.experiments.find(name)]
             compared = {side.name: side for side in _compared(store, existing)}
             for base, other in combinations(names, 2):

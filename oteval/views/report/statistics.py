@@ -69,7 +69,7 @@ class _VerdictSeries:
 
 @dataclass
 class _Differences:
-    """How the cases of a group differ from those of the baseline, by one evaluator.
+    """How the cases of a group differ from the baseline's cases, by one evaluator.
 
     Attributes:
         better: The cases that improved.
@@ -224,7 +224,7 @@ class ReportStatistics:
         """Count stored runs and their calls, without reading them.
 
         Args:
-            runs: The runs; the only ones to be counted.
+            runs: The runs; no other runs may be counted.
             tools: Counts their calls.
         """
         figures = runs.figures()
@@ -346,7 +346,7 @@ class ReportStatistics:
         return f"{first} – {last} UTC"
 
     def ordered_names(self) -> list[str]:
-        """The evaluators' names, those that fail in any group first."""
+        """The evaluators' names; evaluators that fail in any group come first."""
         return [tally.evaluator for tally in worst_first(self.tallies.values())]
 
     @property
@@ -458,7 +458,7 @@ def _counted(series: _VerdictSeries, group: str) -> EvaluatorSummary:
 
 
 def _passes(verdicts: Sequence[RunVerdict]) -> float | None:
-    """A case's share of passes over runs that were judged or failed to be."""
+    """A case's share of passes over its judged runs and its runs with an error."""
     judged = [v for v in verdicts if v.passed is not None or v.status == "error"]
     return sum(bool(v.passed) for v in judged) / len(judged) if judged else None
 

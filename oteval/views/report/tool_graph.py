@@ -1,8 +1,8 @@
 """The graph of tools: which tools runs called, and which calls came next.
 
 A **step** is a message with calls. An edge leads from each tool of a step to each tool of the next
-one, so that parallel calls have no order. The edge from `START` leads to the tools of the first
-step, the one to `END` comes from those of the last.
+one, so that parallel calls have no order. Edges from `START` lead to the tools of the first step,
+and edges to `END` come from the tools of the last step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ToolNode:
     Attributes:
         key: `START`, `END`, or another key that edges name.
         label: The name as text.
-        calls: The calls of it; the runs for the beginning and the end.
+        calls: Its calls; for the beginning and the end, the runs.
         errors: The calls that failed.
         position: The mean index of its steps.
     """
@@ -55,7 +55,7 @@ class ToolEdge:
         target: The key of the later tool.
         count: How often such steps followed each other.
         calls: The calls of the later tool there.
-        errors: Those that failed.
+        errors: The failed calls of the later tool there.
     """
 
     source: str
@@ -77,7 +77,7 @@ class ToolGraph:
     Attributes:
         nodes: The tools by calls, most first, between the beginning and the end.
         edges: The edges by count, most first.
-        left_out: How many edges there are beside these.
+        left_out: How many further edges there are.
     """
 
     nodes: tuple[ToolNode, ...]
@@ -97,7 +97,7 @@ class ToolGraphCounts:
         self._edges: dict[tuple[str, str], list[int]] = {}
 
     def add(self, run: Trajectory) -> None:
-        """Count the calls of a run; one without calls does not count."""
+        """Count the calls of a run; a run without calls does not count."""
         own = run.own_messages
         calls = [(at, call.name) for at, message in enumerate(own) for call in message.tool_calls]
         if calls:

@@ -111,7 +111,7 @@ class Columns:
         self._rows.append(values + ("",) * (len(self._columns) - len(values)))
 
     def whole(self) -> tuple[list[Column], list[list[Text]]]:
-        """The columns, without optional ones that are empty, and the rows of whole cells."""
+        """The columns, without empty optional columns, and the rows of whole cells."""
         columns = [
             at
             for at, column in enumerate(self._columns)

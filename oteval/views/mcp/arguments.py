@@ -27,7 +27,7 @@ _MAX_PROBLEMS = 3
 
 
 class ToolArguments(BaseModel):
-    """The arguments of a tool; unknown ones are errors."""
+    """The arguments of a tool; unknown arguments are errors."""
 
     model_config = ConfigDict(extra="forbid")
 

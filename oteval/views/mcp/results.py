@@ -67,7 +67,7 @@ class DataBlock:
 def bounded_json(value: Any, size: int) -> str:
     """A value as one line of JSON with at most so many characters.
 
-    Long texts and lists are cut, and say how much is missing.
+    Long texts and lists are cut, with a note on how much is missing.
 
     Args:
         value: A JSON value.

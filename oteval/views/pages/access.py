@@ -26,7 +26,7 @@ _LONGEST_COOKIE = 200
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks for a page.
+    """Who requests a page.
 
     Attributes:
         name: The name of the visitor's token, or "".

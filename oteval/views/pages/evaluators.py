@@ -148,7 +148,7 @@ class EvaluatorsPage:
         periods: The periods to choose from, with their links.
         since: When the period begins, as text, or "" without runs.
         until: When the newest run began, as text.
-        is_configured: Whether a configuration says which evaluators there are.
+        is_configured: Whether a configuration names the evaluators.
     """
 
     rows: tuple[EvaluatorRow, ...]

@@ -391,7 +391,7 @@ def _place(request: Request) -> int:
 def _chosen(
     request: Request, evaluators: Sequence[LabelledEvaluator], counts: Mapping[str, int]
 ) -> str:
-    """The chosen evaluator; by default the one with the most labels, or else the first."""
+    """The chosen evaluator; by default the one with the most labels, else the first."""
     evaluator_name, names = (
         request.query_params.get("evaluator", ""),
         [evaluator.name for evaluator in evaluators],

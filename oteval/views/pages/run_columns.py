@@ -59,7 +59,7 @@ def kept_columns(request: Request) -> str:
 
 
 def columns_text(columns: Sequence[str]) -> str:
-    """The value of the parameter that chooses columns; "" for the usual ones."""
+    """The value of the parameter that chooses columns; "" for the usual columns."""
     if tuple(columns) == DEFAULT_COLUMNS:
         return ""
     return ",".join(columns) or _NONE

@@ -117,7 +117,7 @@ class RunsPage:
         note: How far the search looked if it stopped before its end, or "".
         state: How far the store had grown.
         columns: The columns, with their heads.
-        kept: The value of the parameter that chooses them, for links; "" for the usual ones.
+        kept: The value of the parameter that chooses them, for links; "" for the usual columns.
         ended: The runs that just ended, which are not stored yet.
         hides_ended: Whether there are such runs that a filter on scores hides.
     """
@@ -263,7 +263,7 @@ def items_of(
         keys: The runs.
         prices: The prices of models.
         search: The search that their pages continue.
-        columns: The columns, to which their pages lead back.
+        columns: The columns that their pages lead back to.
         scores: Where their scores were read, if they were.
     """
     scores_by_run = (scores or ListedScores(store)).of([key.id for key in keys])
@@ -289,7 +289,7 @@ def item_of(
         scores: The newest score of each evaluator.
         prices: The prices of models.
         search: The search that its page continues.
-        columns: The columns, to which its page leads back.
+        columns: The columns that its page leads back to.
         name: The id by which its page is found, if not its own.
     """
     row = RunRow.of(run, row_columns(columns))
@@ -318,7 +318,7 @@ def listed_item(
         scores: The newest score of each evaluator.
         prices: The prices of models.
         search: The search that its page continues.
-        columns: The columns, to which its page leads back.
+        columns: The columns that its page leads back to.
     """
     verdicts = sorted(scores, key=lambda verdict: _ORDER.index(verdict.state))
     cells = {name: cell_text(row, name, prices) for name in columns}

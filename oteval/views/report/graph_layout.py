@@ -150,7 +150,7 @@ def _layers(graph: ToolGraph) -> list[list[str]]:
 
 
 def _sweep(layers: Sequence[list[str]], before: Mapping[str, Sequence[ToolEdge]]) -> None:
-    """Order each layer by the mean place of the tools that come before its own tools."""
+    """Order each layer by the mean place of the tools that come before its tools."""
     heights = {key: (at + 0.5) / len(layer) for layer in layers for at, key in enumerate(layer)}
     for layer in layers[1:]:
         centre = {}

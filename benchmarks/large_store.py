@@ -130,7 +130,11 @@ _COMMANDS = {
     ),
     "compare": Command(
         ["compare", "experiment-1", "experiment-2"],
-        (r"(?m)^correct: [\d,]+ runs got worse", r"(?m)^quality: [\d,]+ runs got worse"),
+        # The lists of runs that got worse come first; of many runs they fill the beginning.
+        tuple(
+            rf"(?m)^{figure}(: [\d,]+ runs? got worse| +0\.\d+ .* {{each}}  )"
+            for figure in ("correct", "quality")
+        ),
         statuses=(0, 1),  # 1: it found a regression
     ),
     "export --jsonl": Command(["export", "--jsonl", "-"], (_RUN_LINE,), lines=1000),

@@ -169,7 +169,7 @@ test-browser: $(BROWSER_STAMP)
 
 # The environment of the peers has no pip, so the other one downloads.
 conformance: $(STAMP) $(PEERS_STAMP)
-	$(BIN)/python tests/conformance/run.py --python $(PEERS)/bin/python
+	$(BIN)/python tests/conformance/run.py --python $(CURDIR)/$(PEERS)/bin/python
 	LANGSMITH_TRACING=false $(PEERS)/bin/python tests/conformance/differential.py --cases 20000
 
 # A CycloneDX document of the lock.

@@ -38,6 +38,9 @@ BROWSER_STAMP := $(BROWSER)/.installed
 # in a fraction of the time.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 UV := $(BIN)/uv
+# The certificates of the system, as pip takes them; the second name is that of older versions.
+export UV_SYSTEM_CERTS := 1
+export UV_NATIVE_TLS := 1
 ENVIRONMENT := $(UV) venv -q --clear --python $(BIN)/python
 INSTALL := $(UV) pip install -q --python
 OTEVAL := --no-deps --no-build-isolation -e .

@@ -270,6 +270,12 @@ $(SPARK_STAMP): $(STAMP)
 	touch $@
 
 # It is not there for every platform: what needs it is skipped then.
+# docs/zensical.toml says why it is Zensical.
+$(SITE_STAMP): $(STAMP)
+	$(ENVIRONMENT) $(SITE)
+	$(INSTALL) $(SITE) 'zensical>=0.0.73,<0.2'
+	touch $@
+
 $(HELM_STAMP): $(STAMP)
 	$(ENVIRONMENT) $(HELM)
 	$(INSTALL) $(HELM) --require-hashes -r requirements.lock

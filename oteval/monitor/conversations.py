@@ -144,7 +144,7 @@ class _Runs:
         values: Their values.
         starts: Their starts.
         ends: Their ends.
-        known: How many are of open conversations.
+        open_count: How many are of open conversations.
         before: The latest time before each run came.
         after: The latest time when each new run had come.
         reached_ns: The latest time of all.
@@ -155,7 +155,7 @@ class _Runs:
     values: Floats
     starts: Ints
     ends: Ints
-    known: int
+    open_count: int
     before: Ints
     after: Ints
     reached_ns: int
@@ -177,7 +177,7 @@ class _Runs:
             values=np.asarray(table["value"].to_numpy(), np.float64),
             starts=np.minimum(_ints(table["start_ns"]), _LATEST),
             ends=ends,
-            known=open_count,
+            open_count=open_count,
             before=np.concatenate([np.full(open_count, -_LATEST), reached[:-1]]),
             after=reached[1:],
             reached_ns=int(reached[-1]),
@@ -185,7 +185,7 @@ class _Runs:
 
     def arrived(self, chosen: Flags) -> Ints:
         """The places of some new runs, without runs that are older than is remembered."""
-        places = np.flatnonzero(chosen) + self.known
+        places = np.flatnonzero(chosen) + self.open_count
         oldest = first_remembered_day(self.before[places]) * _DAY_NS
         return places[self.ends[places] >= oldest]
 
@@ -283,10 +283,10 @@ def _observations(runs: _Runs, singles: Ints, closed: _Conversations) -> tuple[p
     newest = members[firsts + closed.sizes - 1]
     # A run ends conversations before it is an observation itself.
     ended = np.searchsorted(runs.after, closed.deadlines)
-    ended = 2 * np.maximum(ended, newest - runs.known)
+    ended = 2 * np.maximum(ended, newest - runs.open_count)
     by_end = np.lexsort((runs.conversations[newest], closed.deadlines, ended))
     order = np.argsort(
-        np.concatenate([2 * (singles - runs.known) + 1, ended[by_end]]), kind="stable"
+        np.concatenate([2 * (singles - runs.open_count) + 1, ended[by_end]]), kind="stable"
     )
     order = np.concatenate([np.arange(len(singles)), len(singles) + by_end])[order]
 

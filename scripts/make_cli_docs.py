@@ -23,7 +23,8 @@ def commands(command: click.Command, path: str) -> list[tuple[str, click.Command
         for name in command.commands:
             below = command.get_command(context, name)
             assert below is not None
-            found += commands(below, f"{path} {name}")
+            if not below.hidden:
+                found += commands(below, f"{path} {name}")
     return found
 
 

@@ -8,11 +8,12 @@ imported when they are used. A test compares the summaries with the help of the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from importlib import import_module
 
 import click
 
-__all__ = ["SECTIONS", "CommandGroup", "LazyCommand"]
+__all__ = ["SECTIONS", "CommandGroup", "LazyCommand", "hidden"]
 
 
 class LazyCommand(click.Command):
@@ -59,7 +60,11 @@ class CommandGroup(click.Group):
         """Write the names and summaries of the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, summary_of(command)) for name, command in self.commands.items()]
+                [
+                    (name, summary_of(command))
+                    for name, command in self.commands.items()
+                    if not command.hidden
+                ]
             )
 
 
@@ -77,6 +82,13 @@ class SectionedGroup(CommandGroup):
             for index, command in enumerate(commands):
                 heading = "" if index else title
                 formatter.write(f"{heading:12}{command.name:14}{summary_of(command)}\n")
+
+
+def hidden(command: click.Command) -> click.Command:
+    """Return an alias of a command that no help lists."""
+    alias = copy(command)
+    alias.hidden = True
+    return alias
 
 
 def summary_of(command: click.Command) -> str:
@@ -108,6 +120,7 @@ SECTIONS: Mapping[str, Sequence[LazyCommand]] = {
     "Experiment": (
         LazyCommand("dataset", "Add, list and show datasets."),
         LazyCommand("eval", "Run an experiment on examples or stored runs.", "experiments"),
+        LazyCommand("whatif", "Repeat recorded sessions with a change: what broke?"),
         LazyCommand("compare", "Compare the scores of two experiments by statistics."),
         LazyCommand("pairwise", "Ask which experiment has the better outputs.", "compare"),
         LazyCommand("experiments", "List the stored experiments and comparisons."),
@@ -118,7 +131,7 @@ SECTIONS: Mapping[str, Sequence[LazyCommand]] = {
         LazyCommand(
             "replay",
             "Replay recorded sessions: test agents without a model.",
-            *("replay", "replay_test", "replay_whatif", "replay_serve", "replay_cassette"),
+            *("replay", "replay_test", "whatif", "replay_serve", "replay_cassette"),
         ),
     ),
     "Serve": (

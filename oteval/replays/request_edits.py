@@ -1,6 +1,6 @@
 """Edits of model requests: another model, another system prompt, other options.
 
-``oteval replay whatif`` sends the agent's requests with these edits. The edited system prompt is
+``oteval whatif`` sends the agent's requests with these edits. The edited system prompt is
 the lead agent's: sub-agents keep their prompts.
 """
 

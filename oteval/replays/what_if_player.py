@@ -1,4 +1,4 @@
-"""The player of ``oteval replay whatif``: a live model, and the recorded results of tools.
+"""The player of ``oteval whatif``: a live model, and the recorded results of tools.
 
 Requests to models are edited and sent for real, or answered by another recording. `ToolLadder`
 answers tools. Other HTTP requests are answered from the recording, or refused. A difference from

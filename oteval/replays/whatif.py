@@ -238,7 +238,7 @@ class WhatIf:
             )
         before, now = stored.metadata.get(_KEY), self._edits()
         if not isinstance(before, Mapping):
-            raise ConfigError(f"experiment {self.name!r} is not one of replay whatif")
+            raise ConfigError(f"experiment {self.name!r} is not one of whatif")
         changed = [key for key in now if before.get(key) != now[key]]
         if changed:
             raise ConfigError(

@@ -106,7 +106,7 @@ ALSO = {
 TESTED_ELSEWHERE = {
     "rescore",
     *("pull", "serve", "view", "mcp", "eval", "compare", "pairwise", "dataset add", "judge label"),
-    *("judge calibrate", "replay verify", "replay serve", "replay whatif", "resend"),
+    *("judge calibrate", "replay verify", "replay serve", "whatif", "replay whatif", "resend"),
     *("monitor run", "monitor resend", "monitor mark", "monitor acknowledge", "monitor snooze"),
 }
 READERS = {

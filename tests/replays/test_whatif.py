@@ -1,4 +1,4 @@
-"""``oteval replay whatif``: sessions with a live model, which a scripted server stands for."""
+"""``oteval whatif``: sessions with a live model, which a scripted server stands for."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def whatif(oteval: Run) -> WhatIf:
 
     def run(*arguments: Any, target: str = "clerk:target") -> Done:
         agent = () if "--" in arguments else ("--target", target)
-        return oteval("replay", "whatif", *agent, "--json", "--workers", "1", *arguments)
+        return oteval("whatif", *agent, "--json", "--workers", "1", *arguments)
 
     return run
 
@@ -237,3 +237,13 @@ def test_a_command(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
     assert failed["status"] == "failed"
     assert "overloaded" in failed["error"]
     assert not (tmp_path / "refunds").exists()
+
+
+def test_the_old_name_is_an_alias(oteval: Run) -> None:
+    """``oteval replay whatif`` still works, and no list of commands has it."""
+    old, new = oteval("replay", "whatif", "--help"), oteval("whatif", "--help")
+
+    texts = [help_page.out.partition("\n\n")[2] for help_page in (old, new)]
+    assert texts[0] == texts[1] != ""
+    assert "whatif" not in oteval("replay", "--help").out
+    assert "whatif" in oteval("--help").out

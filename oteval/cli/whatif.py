@@ -1,4 +1,4 @@
-"""``oteval replay whatif``: repeat sessions with another model or prompt, and compare scores."""
+"""``oteval whatif``: repeat sessions with a changed program, prompt or model: did any break?"""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..replays import TOOL_POLICIES, InputForm, WhatIf, WhatIfOptions, WhatIfRes
 from ..scoring import DEFAULT_PATH, configured
 from ..store import Store
 from ..views import comparison_view, what_if_summary, what_if_table
+from .commands import hidden
 from .common import (
     db_option,
     filters_except_model,
@@ -41,7 +42,7 @@ from .replay_options import (
 __all__ = ["what_if"]
 
 
-@replay.command("whatif", cls=CommandAfterDashes)
+@click.command("whatif", cls=CommandAfterDashes)
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
 @agent_options
 @click.option("--model", help="The model to ask instead.")
@@ -123,7 +124,7 @@ def what_if(
     as_json: bool,
     **filter_options: Any,
 ) -> int:
-    """Repeat sessions with another model or prompt; compare scores.
+    """Repeat recorded sessions with a change: what broke?
 
     The agent's current code runs: a function (--target), or a command after `--`. Its requests to
     models are edited and sent for real; its tools are answered from the recording. Both runs of
@@ -172,6 +173,10 @@ def what_if(
             ).run(recordings)
     _show(results, as_json=as_json)
     return _status(results)
+
+
+# An alias, because recorded sessions belong to `replay` as well.
+replay.add_command(hidden(what_if))
 
 
 def _functions(entries: Sequence[str], config_path: str | None) -> Mapping[str, str]:

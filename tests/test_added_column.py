@@ -31,11 +31,11 @@ import json
 from oteval.cli import cli
 from oteval.scoring.config import parse_config
 from oteval.views.mcp.arguments import RunFilters
-from oteval.views.mcp.run_views import run_row
+from oteval.views.mcp.results import run_row
 from oteval.model import Message, SpanRef, Trajectory
 from oteval.model.columns import COLUMNS, RunRow
 from oteval.monitor.monitor_checks import check
-from oteval.views.pages.run_columns import chosen_columns
+from oteval.views.pages.runs import chosen_columns
 from oteval.views.pages.runs import runs_page
 from oteval.views.pages.search import parse_search, suggestions
 from oteval.model.prices import make_prices

@@ -21,7 +21,7 @@ from .server_config import ServerConfig
 __all__ = ["PagesProcess"]
 
 _log = logging.getLogger(__name__)
-_MODULE = "oteval.views.pages.server_process"
+_MODULE = "oteval.views.pages.server"
 _START_TIMEOUT, _STOP_TIMEOUT = 30.0, 3.0  # seconds
 # Seconds before a process that ended is started again.
 _PAUSE = 1.0

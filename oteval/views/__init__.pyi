@@ -3,26 +3,24 @@
 from .calibration import (
     calibration_view as calibration_view,
 )
-from .columns import (
-    Trimmed as Trimmed,
-)
-from .deletions import (
-    audit_table as audit_table,
-    deleted_text as deleted_text,
-)
-from .diff import (
-    diff_view as diff_view,
-)
-from .doctor import (
-    doctor_view as doctor_view,
-)
-from .experiment_reports import (
+from .ci_reports import (
     comparative_junit as comparative_junit,
     comparative_markdown as comparative_markdown,
     comparison_junit as comparison_junit,
     comparison_markdown as comparison_markdown,
     experiment_junit as experiment_junit,
     experiment_markdown as experiment_markdown,
+    junit_report as junit_report,
+    markdown_report as markdown_report,
+)
+from .columns import (
+    Trimmed as Trimmed,
+)
+from .diff import (
+    diff_view as diff_view,
+)
+from .doctor import (
+    doctor_view as doctor_view,
 )
 from .experiments import (
     changed_line as changed_line,
@@ -33,9 +31,6 @@ from .experiments import (
     failed_targets as failed_targets,
     figures_table as figures_table,
     run_errors_table as run_errors_table,
-)
-from .explanation import (
-    explanation_view as explanation_view,
 )
 from .mcp.http import (
     McpHttpServer as McpHttpServer,
@@ -57,7 +52,7 @@ from .monitors import (
     monitors_table as monitors_table,
     simulations_table as simulations_table,
 )
-from .pages.local_server import (
+from .pages.server import (
     NewLink as NewLink,
     serve_locally as serve_locally,
 )
@@ -66,6 +61,8 @@ from .replay import (
     replay_markdown as replay_markdown,
     replay_summary as replay_summary,
     replays_view as replays_view,
+    what_if_summary as what_if_summary,
+    what_if_table as what_if_table,
 )
 from .report import (
     Report as Report,
@@ -81,22 +78,18 @@ from .report import (
     run_groups as run_groups,
     stored_tallies as stored_tallies,
 )
-from .reports import (
-    junit_report as junit_report,
-    markdown_report as markdown_report,
-)
-from .run_cells import (
+from .run_texts import (
     CHOICES as CHOICES,
     JSON_CHOICES as JSON_CHOICES,
     check_choices as check_choices,
     columns_of as columns_of,
     json_row as json_row,
+    run_title as run_title,
     unknown_costs as unknown_costs,
 )
-from .run_titles import (
-    run_title as run_title,
-)
 from .tables import (
+    audit_table as audit_table,
+    deleted_text as deleted_text,
     judge_summary as judge_summary,
     list_order_notes as list_order_notes,
     load_summary as load_summary,
@@ -104,18 +97,13 @@ from .tables import (
     scores_table as scores_table,
     tallies_table as tallies_table,
     trajectories_table as trajectories_table,
+    variants_table as variants_table,
 )
 from .terminal import (
+    explanation_view as explanation_view,
     trajectory_view as trajectory_view,
 )
 from .text import (
     clock as clock,
     one_line as one_line,
-)
-from .variants import (
-    variants_table as variants_table,
-)
-from .what_if import (
-    what_if_summary as what_if_summary,
-    what_if_table as what_if_table,
 )

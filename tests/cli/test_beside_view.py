@@ -13,7 +13,7 @@ import pytest
 from oteval.scoring.trace_folder import TraceFolder
 from oteval.serve.inprocess import InProcess
 from oteval.store import Store
-from oteval.views.pages.local_server import serve_locally
+from oteval.views.pages.server import serve_locally
 
 from ..make import TRACES, chat
 from .conftest import Run

@@ -31,7 +31,7 @@ def pages_pid(served: Served) -> int:
     listed = subprocess.run(
         ["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True, check=True
     ).stdout
-    found = re.findall(rf"^\s*(\d+)\s+{served.process.pid}\s.*pages\.server_process", listed, re.M)
+    found = re.findall(rf"^\s*(\d+)\s+{served.process.pid}\s.*pages\.server", listed, re.M)
     assert len(found) == 1
     return int(found[0])
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from oteval.views.ci_formats import markdown_columns
 from oteval.views.columns import Column, Columns, Trimmed, one_row
-from oteval.views.markdown import markdown_columns
 
 
 def lines(renderable: Any, width: int) -> list[str]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from oteval.model import Score
-from oteval.views.marks import legend, score_marks
+from oteval.views.tables import legend, score_marks
 
 from ..make import score
 

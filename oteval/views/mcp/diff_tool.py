@@ -16,8 +16,7 @@ from ...scoring import AlignedPair, align, first_divergence, reference_of_run
 from ...store import Store
 from ..text import tool_names
 from .arguments import McpTool, RunName, ToolArguments
-from .results import DataBlock
-from .run_views import given, message_row
+from .results import DataBlock, given, message_row
 from .workspace import Workspace
 
 __all__ = ["DIFF_TOOL"]

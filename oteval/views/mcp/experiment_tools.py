@@ -14,8 +14,7 @@ from ...scoring import VERDICTS, Comparison, Difference, ResultRow, compare
 from ...store import KeyCounts, ListedExperiment
 from ..text import clock
 from .arguments import McpTool, ToolArguments
-from .results import DataBlock
-from .run_views import given
+from .results import DataBlock, given
 from .workspace import Workspace
 
 __all__ = ["EXPERIMENT_TOOLS"]

@@ -15,8 +15,7 @@ from ...scoring import Config, variants
 from ...store import Store
 from ..text import clock
 from .arguments import McpTool, RunFilters, ToolArguments
-from .results import DataBlock
-from .run_views import given
+from .results import DataBlock, given
 from .workspace import Workspace
 
 __all__ = ["OVERVIEW_TOOLS"]

@@ -15,13 +15,11 @@ from ...evaluators import encode_data
 from ...model import FIELDS, Message, Score, Trajectory
 from ...scoring import Explanation, explain as explain_trace
 from ...store import Outcome, RunKey, VerdictFilter
-from ..pages.missing_scores import missing_scores
-from ..pages.run_search import find_runs
-from ..pages.search import RunSearch
+from ..pages.run_scores import missing_scores
+from ..pages.search import RunSearch, find_runs
 from ..text import clock, tool_names
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments
-from .results import DataBlock, fitting
-from .run_views import LISTED_COLUMNS, given, message_row, run_head, run_row
+from .results import LISTED_COLUMNS, DataBlock, fitting, given, message_row, run_head, run_row
 from .workspace import Workspace
 
 __all__ = ["RUN_TOOLS"]

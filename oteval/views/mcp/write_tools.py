@@ -31,8 +31,7 @@ from ...scoring import (
 )
 from ...store import Store
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments, as_list
-from .results import DataBlock
-from .run_views import given, score_row
+from .results import DataBlock, given, score_row
 from .workspace import AgentUnderTest, Workspace
 
 __all__ = ["MAKE_TEST", "WRITE_TOOLS"]

@@ -2,7 +2,7 @@
 
 `create_app` in `app` returns a Starlette application. Each page has a module with a function that
 turns the store's values into a frozen page model, a template in ``templates/`` that renders the
-model, and a route. Pages read; `actions`, `alert_actions` and `labels` write, by forms with a
+model, and a route. Pages read; `actions`, `alerts` and `labels` write, by forms with a
 token.
 
 Trace content is hostile: templates escape every text, control characters are made visible, the

@@ -2,6 +2,10 @@
 
 Each is a form of the run's page, which is answered with a redirect to the page. Changes are in the
 audit log with the name of the visitor's token, without content.
+
+A test is a zip file with the files that ``oteval replay make-test`` writes. The command imports the
+agent and replays it once. A server does neither, so the visitor chooses how the agent is called,
+and the test is not checked.
 """
 
 from __future__ import annotations
@@ -10,27 +14,56 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+import shlex
+import zipfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, get_args
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ...base.errors import ConfigError, OtevalError
-from ...model import Label, Selection
-from ...scoring import dataset_with_run, score as score_runs
+from ...base.errors import ConfigError, NothingEvaluated, OtevalError
+from ...base.redaction import RedactionRule
+from ...base.redaction.secrets import SecretRedactor
+from ...model import Label, Recording, Selection
+from ...replays import (
+    AgentCall,
+    InputForm,
+    WrittenTest,
+    pytest_file,
+    read_recording,
+    recording_bytes,
+    redacted_recording,
+    reference_text,
+    session_name,
+    turn_inputs,
+    unreplayable,
+)
+from ...scoring import Config, dataset_with_run, score as score_runs
 from ...store import AuditEntry, Store
-from ..text import clean
+from ..text import clean, one_line, shorten
 from .access import VISITOR
 from .login import acting_form
-from .regression_test import agent_choice, regression_test_zip
 from .responses import with_query
-from .run import stored_run
+from .search import stored_run
 from .site import Site
 
-__all__ = ["action_routes", "label_of"]
+__all__ = [
+    "DONE",
+    "AgentChoice",
+    "RunActions",
+    "ShownLabel",
+    "action_routes",
+    "agent_choice",
+    "label_of",
+    "regression_test_zip",
+    "run_actions",
+    "shown_label",
+]
 
 _log = logging.getLogger(__name__)
 _NAME, _NOTE = 100, 10_000  # characters
@@ -42,6 +75,20 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 
 _Form = Mapping[str, str]
 _Action = Callable[[Site, str, _Form, str], Awaitable[Response | str]]
+DONE = {
+    "label": "The label is stored.",
+    "labelled": "The label of the run before is stored.",
+    "reference": "The run is a reference now.",
+    "dataset": "The run is an example of the dataset now.",
+    "in-dataset": "The run is an example of the dataset already.",
+    "score": "The run has been scored again.",
+    "scoring": "The run is being scored; reload the page for its scores.",
+}
+"""The message of the page after each action."""
+
+_MOST_LABELS, _MOST_NAMES = 50, 200
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def action_routes(site: Site) -> list[Route]:
@@ -244,3 +291,187 @@ def _name(form: _Form, field: str) -> str:
     if len(text) > _NAME or not text.isprintable():
         raise ConfigError(f"{field}: use at most {_NAME} characters, and no control characters")
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLabel:
+    """A label on the page.
+
+    Attributes:
+        passed: Whether the person passes the run.
+        evaluator: The evaluator whose question the person answered, or "" for all.
+        person: The person, or "".
+        note: The reason, or "".
+        score: The score as text, or "".
+        time_ns: When the label was given (ns), or 0.
+    """
+
+    passed: bool
+    evaluator: str
+    person: str
+    note: str
+    score: str
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunActions:
+    """The forms of a run's page for visitors who may act, and the labels for everybody.
+
+    Attributes:
+        labels: The current labels, the newest first.
+        evaluators: The names of evaluators that a label can be for.
+        chosen: The evaluator that the form begins with, or "".
+        references: The names of references.
+        own_references: The names of the references that are made from this run.
+        datasets: The names of datasets.
+        can_score: Whether there is a configuration to score by.
+    """
+
+    labels: tuple[ShownLabel, ...]
+    evaluators: tuple[str, ...]
+    chosen: str
+    references: tuple[str, ...]
+    own_references: tuple[str, ...]
+    datasets: tuple[str, ...]
+    can_score: bool
+
+
+def run_actions(
+    store: Store, run_id: str, scored_by: Sequence[str], config: Config | None, chosen: str = ""
+) -> RunActions:
+    """The actions on a run.
+
+    Args:
+        store: The store.
+        run_id: The run.
+        scored_by: The evaluators that scored the run.
+        config: The configuration, if it is known.
+        chosen: The evaluator that the form for labels begins with.
+    """
+    labels = store.labels.on(run_id)[:_MOST_LABELS]
+    references = store.references.sources()
+    configured = [rule.name for rule in config.evaluators] if config else []
+    labelled = [label.evaluator for label in labels if label.evaluator]
+    return RunActions(
+        labels=tuple(map(shown_label, labels)),
+        evaluators=tuple(
+            dict.fromkeys([*scored_by, *configured, *labelled, *filter(None, [chosen])])
+        ),
+        chosen=chosen,
+        references=_names(references),
+        own_references=_names(name for name, source in references.items() if source == run_id),
+        datasets=_names(store.datasets.names()),
+        can_score=bool(configured),
+    )
+
+
+def shown_label(label: Label) -> ShownLabel:
+    """A label as pages show it."""
+    return ShownLabel(
+        passed=label.passed,
+        evaluator=shorten(one_line(label.evaluator), 60),
+        person=shorten(one_line(label.person), 40),
+        note=clean(label.note),
+        score=f"{label.score:.3g}" if label.score is not None else "",
+        time_ns=label.time_ns,
+    )
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names))[:_MOST_NAMES])
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChoice:
+    """How a test calls the agent.
+
+    Attributes:
+        function: The function, as ``package.module:function``, or "".
+        is_async: Whether the function is a coroutine.
+        form: The argument of the function.
+        command: The words of a command instead of the function.
+    """
+
+    function: str = ""
+    is_async: bool = False
+    form: InputForm = "text"
+    command: tuple[str, ...] = ()
+
+
+def agent_choice(called: str, form: str, *, is_async: bool) -> AgentChoice:
+    """How a test calls the agent that a visitor named.
+
+    Args:
+        called: A function as ``package.module:function``, or a command.
+        form: The argument of a function: text, messages or none.
+        is_async: Whether a function is a coroutine.
+
+    Raises:
+        ConfigError: `called` is neither.
+    """
+    if _FUNCTION.fullmatch(called):
+        for input_form in get_args(InputForm):
+            if input_form == form:
+                return AgentChoice(called, is_async, input_form)
+        raise ConfigError(f"input: choose one of {', '.join(get_args(InputForm))}")
+    try:
+        words = tuple(shlex.split(called))
+    except ValueError as error:
+        raise ConfigError(f"the command cannot be read: {error}") from None
+    if len(words) < 2 or not called.isprintable():
+        raise ConfigError(
+            "name the agent: a function as package.module:function, or a command such as "
+            "python agent.py {input}"
+        )
+    return AgentChoice(command=words)
+
+
+def regression_test_zip(
+    store: Store, run_id: str, agent: AgentChoice, rules: Sequence[RedactionRule], name: str = ""
+) -> tuple[str, bytes]:
+    """The name and the content of a zip file with a test, its recording and its reference.
+
+    Args:
+        store: The store that has the run's spans.
+        run_id: The run.
+        agent: How the test calls the agent.
+        rules: The rules of redaction, in addition to the rules for known forms of secrets.
+        name: The name of the agent, for the test's description.
+
+    Raises:
+        NothingEvaluated: The run cannot be replayed.
+    """
+    recording = read_recording(store, run_id)
+    problem = unreplayable(recording)
+    if problem:
+        raise NothingEvaluated(f"this run cannot become a test: {problem}")
+    recording = redacted_recording(recording, SecretRedactor(list(rules)))
+    test = WrittenTest(
+        name=session_name(recording),
+        recording=recording,
+        agent_call=_agent_call(recording, agent),
+        command=agent.command,
+        agent=name,
+    )
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in (
+            (f"test_{test.name}.py", pytest_file(test).encode()),
+            (test.recording_file, recording_bytes(test.recording)),
+            (test.reference_file, reference_text(test.recording).encode()),
+        ):
+            entry = zipfile.ZipInfo(path, _DATE)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(entry, text)
+    return f"test_{test.name}.zip", content.getvalue()
+
+
+def _agent_call(recording: Recording, agent: AgentChoice) -> AgentCall:
+    if agent.command:
+        return AgentCall("", "", ())
+    turns = turn_inputs(recording, agent.form)
+    if not turns:
+        raise NothingEvaluated("the recording has no message of a user; choose no input")
+    module, _, function = agent.function.partition(":")
+    return AgentCall(module, function, tuple(turns), is_async=agent.is_async)

@@ -17,8 +17,7 @@ from ...base.errors import ConfigError, NotFound, OtevalError, StoreError, TooLa
 from ..text import clean
 from .access import PageAccess
 from .actions import action_routes
-from .alert_actions import alert_action_routes
-from .alerts import alerts_routes
+from .alerts import alert_action_routes, alerts_routes
 from .compare import compare_routes
 from .conversations import conversations_routes
 from .evaluators import evaluators_routes

@@ -33,13 +33,11 @@ from ...model import (
 from ...scoring import Config, align, compared_reference, first_divergence, references_of
 from ...store import RunKey, Store, VerdictFilter
 from ..report.details import message_details
-from ..run_titles import question_line
+from ..run_texts import question_line
 from ..text import clean, one_line, shorten
 from .responses import page, with_query
-from .run import run_with_id
-from .run_search import ListedScores, find_runs
 from .runs import RunItem, item_of
-from .search import RunSearch
+from .search import ListedScores, RunSearch, find_runs, run_with_id
 from .shown_messages import compact
 from .site import Site
 

@@ -16,9 +16,8 @@ from ...store import ConversationRuns, RunKey, Store
 from ..report.model import State
 from ..text import duration, one_line, shorten
 from .responses import conversation_link, page, with_query
-from .run_search import ListedScores, find_runs
 from .runs import RunItem, items_of, key_of, key_text, listed_item, note_of, row_columns
-from .search import RunSearch, parse_search, suggestions
+from .search import ListedScores, RunSearch, find_runs, parse_search, suggestions
 from .site import Site
 
 __all__ = ["ConversationItem", "ConversationsPage", "conversations_page", "conversations_routes"]

@@ -16,10 +16,9 @@ from ...store import EvaluatorVerdicts, Store, VerdictCounts, is_exact
 from ..report.charts import BarChart, bar_chart
 from ..report.histograms import plain, time_labels
 from ..report.model import Bars, Histogram
-from ..run_cells import total_cost_text
+from ..run_texts import total_cost_text
 from ..text import clock, one_line, shorten
-from .overview import agent_words, search_word
-from .periods import PERIODS, chosen_period, extent_of, periods_in_order
+from .overview import PERIODS, agent_words, chosen_period, extent_of, periods_in_order, search_word
 from .responses import named_link, page, with_query
 from .runs import RunItem, items_of
 from .search import RunSearch, narrowed, parse_search

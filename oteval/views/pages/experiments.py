@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ...base.errors import ConfigError
 from ...evaluators import pass_rate
 from ...store import KeyCounts, ListedExperiment
-from ..run_cells import total_cost_text
+from ..run_texts import total_cost_text
 from ..text import one_line, shorten
 from .experiment_comparison import comparison_page
 from .experiment_matrix import experiment_page

@@ -17,8 +17,8 @@ from ...store import QUEUES, LabelledEvaluator, Queue, RunKey, Store
 from ..text import one_line, shorten
 from .access import VISITOR
 from .responses import page, with_query
-from .run_search import ListedScores
 from .runs import RunItem, items_of
+from .search import ListedScores
 from .site import Site
 
 __all__ = ["Agreement", "LabelsPage", "labels_routes", "next_link"]

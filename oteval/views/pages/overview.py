@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ...base.errors import ConfigError
 from ...evaluators import pass_rate
-from ...model import Prices
-from ...store import AgentRuns, AgentVerdicts, Store
-from ..run_cells import mean_cost_text, total_cost_text
+from ...model import EVERYTHING, Prices, Selection
+from ...store import AgentRuns, AgentVerdicts, Store, StoredMark
+from ..run_texts import mean_cost_text, total_cost_text
 from ..text import clock, duration, one_line, shorten
 from .alerts import Alert, open_alerts
-from .deployments import DeploymentMark, Deployments, read_deployments
-from .periods import PERIODS, chosen_period, extent_of, latest_start, periods_in_order
 from .responses import page, with_query
 from .site import Site
 
 __all__ = [
+    "DEFAULT_PERIOD",
+    "PERIODS",
     "AgentItem",
+    "DeploymentMark",
+    "Deployments",
     "EvaluatorItem",
     "Overview",
     "agent_words",
+    "chosen_period",
+    "extent_of",
+    "latest_start",
     "overview",
     "overview_figures",
     "overview_routes",
+    "periods_in_order",
+    "read_deployments",
     "search_word",
 ]
 
@@ -35,6 +44,16 @@ _PLACES, _MOST_AGENTS, _MOST_ALERTS = 28, 60, 8
 # The height of a drawing over time, and the width of one of its places.
 _HEIGHT, _STEP = 24, 6
 _NAME = 80
+_DAY_NS = 86_400 * 10**9
+PERIODS: Final[Mapping[str, int | None]] = {
+    "1d": _DAY_NS,
+    "7d": 7 * _DAY_NS,
+    "30d": 30 * _DAY_NS,
+    "all": None,
+}
+"""The length (ns) of each period; None for the period with all runs."""
+DEFAULT_PERIOD: Final = "7d"
+_MOST_MARKS, _MARK_NAME = 8, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,3 +306,116 @@ def _line(places: Sequence[tuple[int, int]]) -> str:
         if judged
     ]
     return " ".join(points) if len(points) > 1 else ""
+
+
+def periods_in_order() -> list[str]:
+    """The periods, beginning with the default period."""
+    return sorted(PERIODS, key=lambda period: period != DEFAULT_PERIOD)
+
+
+def chosen_period(request: Request) -> str:
+    """The period of a request.
+
+    Raises:
+        ConfigError: It is none of the `PERIODS`.
+    """
+    period = request.query_params.get("period", DEFAULT_PERIOD)
+    if period not in PERIODS:
+        raise ConfigError(f"period={period[:40]}: write one of {', '.join(PERIODS)}")
+    return period
+
+
+def latest_start(now_ns: int) -> int:
+    """The time (ns) when the future begins: clocks may differ by a day."""
+    return now_ns + _DAY_NS
+
+
+def extent_of(
+    store: Store, period: str, now_ns: int, selection: Selection = EVERYTHING
+) -> tuple[int, int] | None:
+    """When a period begins and ends (ns since the epoch); None without runs.
+
+    A run in the future does not end the period. Otherwise, a single run of a machine whose clock is
+    wrong would be all that the period shows.
+
+    Args:
+        store: The store.
+        period: One of `PERIODS`.
+        now_ns: The current time.
+        selection: The filter for runs, whose times narrow the period.
+    """
+    length = PERIODS[period]
+    extent = store.agent_figures.extent(latest_start(now_ns) if length else None)
+    if extent is None:
+        return None
+    first, last = extent
+    if length is not None:
+        first = max(first, last - length)
+    if selection.since_ns is not None:
+        first = max(first, selection.since_ns)
+    if selection.until_ns is not None:
+        last = min(last, selection.until_ns - 1)
+    return (first, last) if first <= last else None
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentMark:
+    """A deployment on the drawings of an agent.
+
+    Attributes:
+        share: Its place in the period, from 0 to 1.
+        text: Its name and time.
+    """
+
+    share: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deployments:
+    """The deployments of a period.
+
+    Attributes:
+        first_ns: When the period begins (ns since the epoch).
+        last_ns: When it ends.
+        marks: The marks, the latest first.
+        services: The services of each agent; "" has the services of runs without an agent.
+    """
+
+    first_ns: int = 0
+    last_ns: int = 0
+    marks: Sequence[StoredMark] = ()
+    services: Mapping[str, AbstractSet[str]] | None = None
+
+    def of(self, agent: str, service: str) -> tuple[DeploymentMark, ...]:
+        """The latest deployments of an agent, or of a service for runs without one.
+
+        Args:
+            agent: The agent, or "".
+            service: The service of runs without an agent.
+        """
+        own = (self.services or {}).get(agent, frozenset()) if agent else {service}
+        extent = max(1, self.last_ns - self.first_ns)
+        own_marks = [mark for mark in self.marks if not mark.service or mark.service in own]
+        return tuple(
+            DeploymentMark(
+                (mark.time_ns - self.first_ns) / extent,
+                f"{shorten(one_line(mark.name), _MARK_NAME)}, {clock(mark.time_ns)[:16]} UTC",
+            )
+            for mark in own_marks[:_MOST_MARKS]
+        )
+
+
+def read_deployments(store: Store, first_ns: int, last_ns: int) -> Deployments:
+    """The deployments in a period, seen by monitors or marked by somebody.
+
+    Args:
+        store: The store.
+        first_ns: When the period begins (ns since the epoch).
+        last_ns: When it ends.
+    """
+    marks = [mark for mark in store.monitors.marks(first_ns) if mark.time_ns <= last_ns]
+    if not marks:
+        return Deployments()
+    services = store.agent_figures.services(first_ns, last_ns)
+    return Deployments(first_ns, last_ns, marks[::-1], services)

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from ...base.jsontext import encodable
 from ..report.page import template_environment
-from ..run_cells import alignment_of
+from ..run_texts import alignment_of
 from ..text import ago, clean, clock, one_line
 from .access import VISITOR
 

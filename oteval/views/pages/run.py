@@ -22,25 +22,20 @@ from ...scoring import Config
 from ...store import Store
 from ..report.details import details
 from ..report.model import ReportRun, RunVerdict, State
-from ..run_cells import cost_text
-from ..run_titles import question_line
+from ..run_texts import cost_text, question_line
 from ..text import clean, one_line, shorten
-from .conversation_parts import PART_MESSAGES, conversation_part
+from .actions import DONE, RunActions, run_actions
 from .events import state_text
 from .just_ended import Preview
 from .labels import next_link
-from .missing_scores import MissingScore, missing_scores
 from .responses import conversation_link, near_parts, page, text_page, with_query
-from .run_actions import DONE, RunActions, run_actions
-from .run_columns import kept_columns
-from .run_search import find_runs
-from .runs import RunItem, items_of, sign_of
-from .score_places import places_of
-from .search import parse_search
-from .shown_messages import LONGEST, whole_text
+from .run_scores import MissingScore, missing_scores, places_of
+from .runs import RunItem, items_of, kept_columns, sign_of
+from .search import find_runs, parse_search, run_with_id, stored_run
+from .shown_messages import LONGEST, PART_MESSAGES, conversation_part, whole_text
 from .site import Site
 
-__all__ = ["RunPage", "ShownScore", "run_page", "run_routes", "run_with_id", "stored_run"]
+__all__ = ["RunPage", "ShownScore", "run_page", "run_routes"]
 
 # Characters of a trace's id.
 _TRACE_ID = 32
@@ -269,24 +264,6 @@ async def _step(site: Site, way: str, request: Request) -> Response:
     end = way if is_end else None
     path = with_query(f"/runs/{target}", q=query, columns=kept_columns(request), end=end)
     return RedirectResponse(path, 303)
-
-
-def stored_run(store: Store, name: str) -> Trajectory:
-    """The run with an id.
-
-    Raises:
-        NotFound: No run has this id.
-    """
-    run = run_with_id(store, name)
-    if run is None:
-        raise NotFound(f"no run {name!r}")
-    return run
-
-
-def run_with_id(store: Store, name: str) -> Trajectory | None:
-    """The run with an id, or None."""
-    key = store.run_list.find(name)
-    return store.trajectories.starting_at({key.id: key.start_ns}).get(name) if key else None
 
 
 def _run_or_id(store: Store, name: str) -> Trajectory | str:

@@ -13,22 +13,32 @@ from ...base.errors import ConfigError, NotFound
 from ...model import EVERYTHING, EvaluationResult, Prices, RunRow, Score, Trajectory
 from ...store import RunKey, Store
 from ..report.model import State
-from ..run_cells import CHOICES, cell_text, head_of
+from ..run_texts import CHOICES, cell_text, check_choices, head_of
 from ..text import clean, clock, one_line, shorten
 from .events import state_text
 from .just_ended import Preview, previews_text
 from .responses import page, with_query
-from .run_columns import DEFAULT_COLUMNS, chosen_columns, columns_text
-from .run_search import FoundRuns, ListedScores, find_runs
-from .search import RunSearch, narrowed, parse_search, suggestions
+from .search import (
+    FoundRuns,
+    ListedScores,
+    RunSearch,
+    find_runs,
+    narrowed,
+    parse_search,
+    suggestions,
+)
 from .site import Site
 
 __all__ = [
+    "DEFAULT_COLUMNS",
     "Mark",
     "RunItem",
     "RunsPage",
+    "chosen_columns",
+    "columns_text",
     "item_of",
     "items_of",
+    "kept_columns",
     "listed_item",
     "marks_of",
     "note_of",
@@ -52,6 +62,18 @@ _MARKS = 12
 
 _SYMBOLS: dict[State, str] = {"pass": "✓", "fail": "✗", "error": "!", "none": "?"}
 _ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
+DEFAULT_COLUMNS = ("calls", "seconds", "tokens", "cost", "gap")
+# Their names in addresses of older versions.
+_OLDER_NAMES = {
+    "time": "seconds",
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached": "cached_tokens",
+    "gaps": "gap",
+}
+_ORDERED = tuple(dict.fromkeys((*DEFAULT_COLUMNS, *CHOICES)))
+# The form sends it together with the ticked columns, so that a person can also choose none.
+_NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,3 +454,41 @@ def key_of(text: str) -> RunKey | None:
     if not dash or not start.isdecimal() or len(start) > 19:
         raise ConfigError(f"after={text[:60]}: not the key of a run; follow the links of the page")
     return RunKey(int(start), name)
+
+
+def chosen_columns(parameter_values: Sequence[str]) -> tuple[str, ...]:
+    """The columns that an address chooses, in the order of the list.
+
+    Args:
+        parameter_values: Names of columns, separated by commas. No value chooses the usual
+            columns, and ``none`` alone chooses no column.
+
+    Raises:
+        ConfigError: A name is unknown.
+    """
+    names = {
+        _OLDER_NAMES.get(name, name)
+        for text in parameter_values
+        for name in text.split(",")
+        if name
+    }
+    check_choices(names - {_NONE}, "columns")
+    if not names:
+        return DEFAULT_COLUMNS
+    return tuple(name for name in _ORDERED if name in names)
+
+
+def kept_columns(request: Request) -> str:
+    """The parameter of an address that chooses columns, for the way back to the list.
+
+    Raises:
+        ConfigError: A name is unknown.
+    """
+    return columns_text(chosen_columns(request.query_params.getlist("columns")))
+
+
+def columns_text(columns: Sequence[str]) -> str:
+    """The value of the parameter that chooses columns; "" for the usual columns."""
+    if tuple(columns) == DEFAULT_COLUMNS:
+        return ""
+    return ",".join(columns) or _NONE

@@ -23,8 +23,8 @@ from ...scoring import Explanation, SpanAccount, explain
 from ...store import Store
 from ..text import clean, duration, one_line, shorten
 from .responses import near_parts, page, text_page
-from .run import stored_run
-from .run_columns import kept_columns
+from .runs import kept_columns
+from .search import stored_run
 from .site import Site
 
 __all__ = ["SpanItem", "SpansPage", "spans_page", "spans_routes"]

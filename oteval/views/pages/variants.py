@@ -15,7 +15,7 @@ from ...scoring import variants as count_variants
 from ...store import Store, is_exact
 from ..report.graph_layout import GraphDrawing, draw_graph
 from ..report.tool_graph import ToolGraph, ToolGraphCounts
-from ..run_cells import mean_cost_text
+from ..run_texts import mean_cost_text
 from ..text import clean, duration
 from .responses import page
 from .search import RunSearch, parse_search

@@ -19,9 +19,18 @@ from ...model import COLUMNS
 from ...scoring import Gate, Tally, align, first_divergence
 from ...store import SelectedRuns
 from ..text import clean, clock, one_line, shorten
-from .cells import cell_of, changed
 from .details import details, shown_messages
-from .model import MatrixCell, MatrixColumn, MatrixRow, PairwiseSummary, Report, ReportRun, RunPair
+from .model import (
+    MatrixCell,
+    MatrixColumn,
+    MatrixRow,
+    PairwiseSummary,
+    Report,
+    ReportRun,
+    RunPair,
+    cell_of,
+    changed,
+)
 from .statistics import ReportStatistics
 from .tool_graph import ToolGraphCounts
 

@@ -16,7 +16,7 @@ import orjson
 from ...base.jsontext import dumps
 from ...base.text import counted
 from ...model import Gap, Message, ToolCall, unusual_reasons
-from ..run_cells import tokens_text
+from ..run_texts import tokens_text
 from ..text import clean, clock, duration, ran_in_parallel
 from .model import ReportRun, RunVerdict
 

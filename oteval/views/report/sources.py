@@ -32,7 +32,7 @@ from ...scoring import (
     with_common_examples,
 )
 from ...store import RunExpression, RunFunction, RunGroups, Store
-from ..run_titles import case_key, question_line
+from ..run_texts import case_key, question_line
 from ..text import clean, one_line
 from .model import PairwiseExample, PairwiseSummary, ReportRun, RunVerdict
 

@@ -19,7 +19,6 @@ from ...model import Usage, call_errors, has_unknown_cost, make_prices
 from ...scoring import Gate, check_gates
 from ...store import CaseComparison, SelectedRuns, usage_of, usages_of
 from ..text import clean, clock, duration
-from .cells import direction, worth_of
 from .histograms import (
     SortedNumbers,
     extend_numbers,
@@ -29,7 +28,16 @@ from .histograms import (
     short,
     time_labels,
 )
-from .model import Bars, CellValue, EvaluatorSummary, Histogram, ReportRun, RunVerdict
+from .model import (
+    Bars,
+    CellValue,
+    EvaluatorSummary,
+    Histogram,
+    ReportRun,
+    RunVerdict,
+    direction,
+    worth_of,
+)
 from .tool_graph import ToolGraphCounts
 
 __all__ = ["ReportStatistics"]

@@ -19,7 +19,7 @@ from oteval.model import Span
 from oteval.scoring import load, refresh
 from oteval.store import Store
 from oteval.views.pages.responses import named_link
-from oteval.views.pages.store_threads import StoreThreads
+from oteval.views.pages.site import StoreThreads
 
 from .conftest import ShowPages, put, run
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from oteval.base.errors import StoreError
-from oteval.views.pages.kept_results import KeptResults
-from oteval.views.pages.ready_figures import keep_ready
+from oteval.views.pages.server import keep_ready
+from oteval.views.pages.site import KeptResults
 
 
 class _Page:

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from oteval.model import Message, ToolCall
 from oteval.store import Store, StoredEpisode, StoredMark
 from oteval.views.pages.app import create_app
-from oteval.views.pages.run_search import FoundRuns
+from oteval.views.pages.search import FoundRuns
 from oteval.views.pages.site import Site
 
 from .conftest import SECOND, START, ShowPages, put, run, score

@@ -17,9 +17,8 @@ from oteval.model.selection import Selection
 from oteval.store import RunKey, Store, VerdictFilter
 from oteval.views.pages.events import StoreChanges
 from oteval.views.pages.overview import search_word
-from oteval.views.pages.run_search import find_runs
-from oteval.views.pages.search import RunSearch, narrowed, parse_search
-from oteval.views.run_cells import cost_text
+from oteval.views.pages.search import RunSearch, find_runs, narrowed, parse_search
+from oteval.views.run_texts import cost_text
 
 from .conftest import SECOND, ShowPages, put, run, score
 

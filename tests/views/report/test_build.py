@@ -9,8 +9,8 @@ from oteval.base.errors import ConfigError, NothingEvaluated
 from oteval.model import Message
 from oteval.scoring.config import Gate
 from oteval.views.report import Report, ReportOptions, ReportRun, RunVerdict, build
-from oteval.views.report.cells import cell_of, changed, direction, worth_of
 from oteval.views.report.charts import axis_labels
+from oteval.views.report.model import cell_of, changed, direction, worth_of
 
 from ...make import asks, call, run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mcp_types as types
 import pytest
 
-from oteval.views.mcp.unreadable import refusal
+from oteval.views.mcp.server import refusal
 
 
 def refused(line: str) -> types.JSONRPCError:

@@ -1,23 +1,35 @@
-"""The cells of lists of runs: the values of columns as text, for the terminal and for pages.
-
-The cost is a column of lists only, because it depends on prices.
-"""
+"""Runs as text: titles, and the cells of columns, costs and tokens."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..base.errors import ConfigError
+from ..base.jsontext import escaped
 from ..base.text import counted
-from ..model import COLUMNS, LISTED, Prices, RunColumn, RunRow, Usage
+from ..model import (
+    CASE_ATTRIBUTES,
+    COLUMNS,
+    LISTED,
+    LONGEST_CASE,
+    Prices,
+    RunColumn,
+    RunRow,
+    Trajectory,
+    Usage,
+    case_text,
+    first_attribute,
+)
 from .text import clean, clock, duration, one_line, shorten
 
 __all__ = [
     "CHOICES",
     "JSON_CHOICES",
     "alignment_of",
+    "case_key",
     "cell_text",
     "check_choices",
     "columns_of",
@@ -25,8 +37,11 @@ __all__ = [
     "head_of",
     "json_row",
     "mean_cost_text",
+    "question_line",
+    "run_title",
     "tokens_text",
     "total_cost_text",
+    "unique",
     "unknown_costs",
 ]
 
@@ -36,6 +51,7 @@ CHOICES = (*(name for name in LISTED if name not in _ALWAYS_SHOWN), "cost")
 JSON_CHOICES = (*(name for name in LISTED if name != "id"), "cost")
 """The columns that JSON may have in addition to the id."""
 _LONGEST = 60
+_LONGEST_IN_TITLE = 120
 
 
 def check_choices(names: Iterable[str], option: str, choices: Sequence[str] = CHOICES) -> None:
@@ -157,3 +173,48 @@ def tokens_text(usage: Usage) -> str:
     calls = counted(usage.model_calls, "model call") if usage.model_calls else ""
     tokens = f"{tokens}{cached}" if usage.is_known else "not reported" if calls else ""
     return ", ".join(filter(None, (tokens, calls)))
+
+
+def question_line(trajectory: Trajectory) -> str:
+    """The user's first message in a run on one line; "" if it was not captured."""
+    question = trajectory.question
+    return one_line((question.content or "")[:LONGEST_CASE]) if question else ""
+
+
+def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
+    """The key that a run shares with the runs of the same case, and with no others.
+
+    See `oteval.model.cases`.
+
+    Args:
+        trajectory: The run.
+        keys: The attributes that name a case; the first one present counts.
+    """
+    text = case_text(trajectory, keys)
+    if not text.startswith("\0"):
+        return clean(text)
+    # The line lacks the end of a long text and images, which also distinguish cases.
+    digest = hashlib.blake2b(escaped(text).encode(), digest_size=4).hexdigest()
+    return f"{question_line(trajectory)} #{digest}"
+
+
+def run_title(trajectory: Trajectory) -> str:
+    """A name for a run that stays the same when the run is repeated.
+
+    It consists of the agent, the case and the question, as far as they are known. A run without a
+    case and a question is named by its id.
+    """
+    case = first_attribute(trajectory, CASE_ATTRIBUTES)
+    question = shorten(question_line(trajectory), _LONGEST_IN_TITLE)
+    parts = [part for part in (trajectory.agent, case, question) if part]
+    return one_line(" · ".join(parts if case or question else [*parts, trajectory.id]))
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """Return names with " #2" and so on appended where one is repeated."""
+    counts: dict[str, int] = {}
+    unique_names = []
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+        unique_names.append(name if counts[name] == 1 else f"{name} #{counts[name]}")
+    return unique_names

@@ -39,8 +39,8 @@ _DAYS = 30 * 86_400 * 10**9
 _TURNS = 4
 _BETWEEN_TURNS = 90 * 10**9
 _NEW = 1000
-_GOING_ON = 0.2
-"""The most conversations a group that are not over."""
+_IDLE = 600 * 10**9
+"""A conversation is over after this time without a run (docs/reference/monitors.md)."""
 _PART = 250_000
 _CONFIG = """
 evaluators: [{name: e, type: tool_errors}]
@@ -115,7 +115,7 @@ def check(path: Path, scores: int, groups: int) -> dict[str, Any]:
 
     config, step = parse_config(_CONFIG), _DAYS // scores
     now = START + scores * step + 60 * 10**9
-    costs, observed = [], []
+    costs, observed, expected = [], [], []
     for number in range(3):
         with Store(path, create=False) as store:
             if number == 2:
@@ -130,25 +130,26 @@ def check(path: Path, scores: int, groups: int) -> dict[str, Any]:
                 statuses = check_monitors(store, config, now)
         costs.append(asdict(cost))
         observed.append(sum(status.observations for status in statuses))
+        with Store(path, create=False) as store:
+            expected.append(_observations(store, now))
     states = Counter(status.state for status in statuses)
-    with Store(path, create=False) as store:
-        expected = [_observations(store, number) for number in (scores, scores, scores + _NEW)]
-    # Conversations that go on have no observation yet.
-    missing = [count - seen for count, seen in zip(expected, observed, strict=True)]
-    is_whole = min(missing) >= 0 and max(missing) <= _GOING_ON * groups
-    checks.check(is_whole, f"the observations are {expected}", observed)
+    checks.check(observed == expected, f"the observations are {expected}", observed)
     checks.check(observed[2] > observed[1], "the new scores are observed", observed)
     checks.check(states["ok"] + states["alert"], "some groups have a baseline", states)
     return {"costs": costs, "states": states, "groups": len(statuses)}
 
 
-def _observations(store: Any, runs: int) -> int:
-    """Return how many observations the first runs are: a conversation is one."""
+def _observations(store: Any, now: int) -> int:
+    """The number of observations: single runs, and conversations that are over."""
     from oteval.store.query import number
 
-    count = "count(DISTINCT coalesce(conversation_id, trajectory_id))"
-    query = f"SELECT {count} FROM trajectories WHERE seq <= {runs}"
-    return number(store._connection, query)
+    runs = """
+        SELECT conversation_id IS NULL OR max(end_ns) + ? <= ? AS is_over
+        FROM trajectories
+        GROUP BY conversation_id, CASE WHEN conversation_id IS NULL THEN trajectory_id END
+    """
+    query = f"SELECT count(*) FILTER (is_over) FROM ({runs})"
+    return number(store._connection, query, [_IDLE, now])
 
 
 class _NoPandas:

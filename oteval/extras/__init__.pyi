@@ -7,11 +7,9 @@ from .backends.connections import (
     open_source as open_source,
     open_target as open_target,
 )
-from .backends.pull import (
+from .backends.transfer import (
     PullReport as PullReport,
     pull as pull,
-)
-from .backends.push import (
     push as push,
 )
 from .spark import (

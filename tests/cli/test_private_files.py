@@ -258,7 +258,7 @@ ALLOWED = {
     "store/private_database.py": "the log, with a mode",
     "replays/testing/baselines.py": "figures for a repository",
     "extras/spark/result_places.py": "results, whose folders Spark's processes share",
-    "extras/spark/judge_calls.py": "answers, whose folder Spark's processes share",
+    "extras/spark/judges.py": "answers, whose folder Spark's processes share",
 }
 
 

@@ -7,22 +7,20 @@ which ClickHouse executes as read-only. They change no settings, which some user
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...base.errors import BackendError
 from ...ingest import Decoded, decode_span, is_span
-from .interface import PullPosition, SpanPage
 from .json_api import JsonApi, Query
-from .page_lists import PageGuard, objects_of, text_of
-from .times import begin_ns, position_at
+from .page_lists import PageGuard, begin_ns, objects_of, position_at, text_of, unless_too_large
+from .transfer import PullPosition, SpanPage, TraceSource
 
 __all__ = ["ClickHouse"]
 
 _TABLE = "otel_traces"
 _PAGE = 1000
-# A smaller page may succeed: the answer is too large, or takes too long.
-_SMALLER = frozenset({408, 413, 500, 504})
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII).fullmatch
 _EVENT_TIMES = "Events.Timestamp"
 
@@ -30,20 +28,17 @@ Row = Mapping[str, Any]
 Key = tuple[int, str, str]
 
 
-class ClickHouse:
-    """A ClickHouse server: a `TraceSource`. Its projects are tables.
+class ClickHouse(TraceSource):
+    """A ClickHouse server. Its projects are tables.
 
     Args:
         api: Its HTTP interface.
         page: Rows of a page; halved while ClickHouse cannot answer.
-
-    Attributes:
-        url: Its base URL without a password.
     """
 
     def __init__(self, api: JsonApi, *, page: int = _PAGE) -> None:
-        self.url = api.url
-        self._api, self._page = api, page
+        super().__init__(api)
+        self._page = page
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """The tables to read, by default ``otel_traces``; see `TraceSource`."""
@@ -73,10 +68,6 @@ class ClickHouse:
             if is_complete:
                 return
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._api.close()
-
     def _columns(self, table: str) -> frozenset[str]:
         columns = frozenset(str(row.get("name")) for row in self._asked(f"DESCRIBE TABLE {table}"))
         if not is_span(columns) or "Timestamp" not in columns:
@@ -105,18 +96,14 @@ class ClickHouse:
                 f" AND (Timestamp, TraceId, SpanId) > ({moment}, {{trace:String}}, {{span:String}})"
                 f" ORDER BY Timestamp, TraceId, SpanId LIMIT {self._page})"
             )
-            try:
-                rows = self._asked(query, ids)
-            except BackendError as error:
-                if error.status not in _SMALLER or self._page == 1:
-                    raise
-                self._page //= 2
-                continue
-            return rows, len(rows) < self._page
+            rows = unless_too_large(partial(self._asked, query, ids), can_shrink=self._page > 1)
+            if rows is not None:
+                return rows, len(rows) < self._page
+            self._page //= 2
 
-    def _asked(self, query: str, parameters: Query = ()) -> list[Row]:
+    def _asked(self, query: str, parameters: Query = (), once: Collection[int] = ()) -> list[Row]:
         settings = [("query", f"{query} FORMAT JSON"), *parameters]
-        answer = self._api.get("/", settings, once=_SMALLER if self._page > 1 else ())
+        answer = self._api.get("/", settings, once=once)
         if isinstance(answer, dict) and answer.get("exception"):
             raise self._api.error(self._api.quoted(str(answer["exception"])), 500)
         with self._api.reading():

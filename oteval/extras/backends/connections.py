@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ...base.errors import ConfigError
 from ...base.text import shown_url
 from ...scoring import AnnotationTarget
 from .clickhouse import ClickHouse
-from .interface import TraceSource
 from .jaeger import Jaeger
 from .json_api import JsonApi
 from .langfuse import Langfuse
@@ -22,6 +20,7 @@ from .langsmith import LangSmith
 from .mlflow import MLflow
 from .phoenix import Phoenix
 from .tempo import Tempo
+from .transfer import TraceSource
 
 __all__ = ["SOURCES", "TARGETS", "open_source", "open_target"]
 
@@ -31,33 +30,31 @@ TARGETS = ("phoenix", "mlflow", "langfuse", "langsmith")
 """The backends that scores are pushed to."""
 
 Headers = Mapping[str, str]
-
-_PHOENIX_URL = "http://localhost:6006"
-_MLFLOW_URL = "http://localhost:5000"
-_LANGFUSE_URL = "https://cloud.langfuse.com"
-_LANGSMITH_URL = "https://api.smith.langchain.com"
-_CLICKHOUSE_URL = "http://localhost:8123"
-_JAEGER_URL = "http://localhost:16686"
-_TEMPO_URL = "http://localhost:3200"
+Environment = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
-    """The address of a backend, and how to get access.
+class _Product(NamedTuple):
+    """A product: its backend, and how its own tools find and open it.
 
     Attributes:
-        url: The base URL.
-        headers: The headers with the key.
+        backend: The backend.
+        usual_url: Its base URL if none is given.
+        urls: The environment variables with its base URL; the first that is set counts.
+        headers: Returns the headers with the key.
         hint: The remedy when the key is missing or wrong.
+        suffix: The end of URLs that its own tools use, which is not part of the base URL.
     """
 
-    url: str
-    headers: Headers
+    backend: type
+    usual_url: str
+    urls: tuple[str, ...]
+    headers: Callable[[Environment], Headers]
     hint: str
+    suffix: str = ""
 
 
 def open_source(
-    name: str, url: str | None, headers: Headers, environment: Mapping[str, str]
+    name: str, url: str | None, headers: Headers, environment: Environment
 ) -> TraceSource:
     """The backend that traces are pulled from.
 
@@ -78,7 +75,7 @@ def open_target(
     name: str,
     url: str | None,
     headers: Headers,
-    environment: Mapping[str, str],
+    environment: Environment,
     *,
     timeout: float = 60.0,
     patience: float = 120.0,
@@ -101,110 +98,124 @@ def _open(
     name: str,
     url: str | None,
     headers: Headers,
-    environment: Mapping[str, str],
+    environment: Environment,
     timeout: float = 60.0,
     patience: float = 120.0,
 ) -> Any:
-    backend, address_of = _BACKENDS[name]
-    address = address_of(url, environment)
-    request_headers = {**address.headers, **headers}
+    product = _PRODUCTS[name]
+    address = url or _first(environment, *product.urls) or product.usual_url
+    address = re.sub(f"{product.suffix}/?$", "", address)
     api = JsonApi(
-        address.url,
-        backend.__name__,
-        request_headers,
-        key_hint=address.hint,
+        _checked(address),
+        product.backend.__name__,
+        {**product.headers(environment), **headers},
+        key_hint=product.hint,
         timeout=timeout,
         patience=patience,
     )
-    return backend(api)
+    return product.backend(api)
 
 
-def _phoenix(url: str | None, environment: Mapping[str, str]) -> _Address:
-    address = url or environment.get("PHOENIX_COLLECTOR_ENDPOINT") or _PHOENIX_URL
-    address = re.sub(r"/v1/traces/?$", "", address)
-    headers = _bearer(environment.get("PHOENIX_API_KEY"))
-    hint = "set PHOENIX_API_KEY"
-    return _Address(_checked(address), headers, hint)
+def _bearer(variable: str) -> Callable[[Environment], Headers]:
+    """The headers with the token of an environment variable."""
+
+    def headers(environment: Environment) -> Headers:
+        token = environment.get(variable)
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    return headers
 
 
-def _mlflow(url: str | None, environment: Mapping[str, str]) -> _Address:
-    address = url or environment.get("MLFLOW_TRACKING_URI") or _MLFLOW_URL
-    headers = _bearer(environment.get("MLFLOW_TRACKING_TOKEN"))
-    user = environment.get("MLFLOW_TRACKING_USERNAME")
-    if user and not headers:
-        headers = _basic(user, environment.get("MLFLOW_TRACKING_PASSWORD", ""))
-    hint = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-    return _Address(_checked(address), headers, hint)
+def _basic(user: str, password: str) -> Callable[[Environment], Headers]:
+    """The headers with the user and password of two environment variables."""
+
+    def headers(environment: Environment) -> Headers:
+        name = environment.get(user)
+        if not name:
+            return {}
+        text = base64.b64encode(f"{name}:{environment.get(password, '')}".encode()).decode()
+        return {"Authorization": f"Basic {text}"}
+
+    return headers
 
 
-def _langfuse(url: str | None, environment: Mapping[str, str]) -> _Address:
-    host = environment.get("LANGFUSE_BASE_URL") or environment.get("LANGFUSE_HOST")
-    headers = {}
-    if key := environment.get("LANGFUSE_PUBLIC_KEY"):
-        headers = _basic(key, environment.get("LANGFUSE_SECRET_KEY", ""))
-    hint = "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY"
-    address = _checked(url or host or _LANGFUSE_URL)
-    return _Address(address, headers, hint)
+def _mlflow(environment: Environment) -> Headers:
+    by_user = _basic("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+    return _bearer("MLFLOW_TRACKING_TOKEN")(environment) or by_user(environment)
 
 
-def _langsmith(url: str | None, environment: Mapping[str, str]) -> _Address:
-    address = url or _first(environment, "LANGSMITH_ENDPOINT", "LANGCHAIN_ENDPOINT")
-    address = re.sub(r"/api(/v1)?/?$", "", address or _LANGSMITH_URL)
+def _langsmith(environment: Environment) -> Headers:
     headers = {}
     if key := _first(environment, "LANGSMITH_API_KEY", "LANGCHAIN_API_KEY"):
         headers["X-API-Key"] = key
     if workspace := environment.get("LANGSMITH_WORKSPACE_ID"):
         headers["X-Tenant-Id"] = workspace
-    hint = "set LANGSMITH_API_KEY"
-    return _Address(_checked(address), headers, hint)
+    return headers
 
 
-def _clickhouse(url: str | None, environment: Mapping[str, str]) -> _Address:
-    address = url or environment.get("CLICKHOUSE_URL") or _CLICKHOUSE_URL
-    headers = {}
-    if user := environment.get("CLICKHOUSE_USER"):
-        password = environment.get("CLICKHOUSE_PASSWORD", "")
-        headers = {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
-    hint = "set CLICKHOUSE_USER and CLICKHOUSE_PASSWORD"
-    return _Address(_checked(address), headers, hint)
+def _clickhouse(environment: Environment) -> Headers:
+    user = environment.get("CLICKHOUSE_USER")
+    password = environment.get("CLICKHOUSE_PASSWORD", "")
+    return {"X-ClickHouse-User": user, "X-ClickHouse-Key": password} if user else {}
 
 
-def _jaeger(url: str | None, environment: Mapping[str, str]) -> _Address:
-    address = url or environment.get("JAEGER_URL") or _JAEGER_URL
-    headers = _bearer(environment.get("JAEGER_TOKEN"))
-    hint = "set JAEGER_TOKEN, or give --header"
-    return _Address(_checked(address), headers, hint)
-
-
-def _tempo(url: str | None, environment: Mapping[str, str]) -> _Address:
-    address = url or environment.get("TEMPO_URL") or _TEMPO_URL
-    headers = _bearer(environment.get("TEMPO_TOKEN"))
-    hint = "set TEMPO_TOKEN, or give --header"
-    return _Address(_checked(address), headers, hint)
-
-
-_BACKENDS: Mapping[str, tuple[type, Callable[[str | None, Mapping[str, str]], _Address]]] = {
-    "phoenix": (Phoenix, _phoenix),
-    "mlflow": (MLflow, _mlflow),
-    "langfuse": (Langfuse, _langfuse),
-    "langsmith": (LangSmith, _langsmith),
-    "clickhouse": (ClickHouse, _clickhouse),
-    "jaeger": (Jaeger, _jaeger),
-    "tempo": (Tempo, _tempo),
+_PRODUCTS: Mapping[str, _Product] = {
+    "phoenix": _Product(
+        backend=Phoenix,
+        usual_url="http://localhost:6006",
+        urls=("PHOENIX_COLLECTOR_ENDPOINT",),
+        headers=_bearer("PHOENIX_API_KEY"),
+        hint="set PHOENIX_API_KEY",
+        suffix="/v1/traces",
+    ),
+    "mlflow": _Product(
+        backend=MLflow,
+        usual_url="http://localhost:5000",
+        urls=("MLFLOW_TRACKING_URI",),
+        headers=_mlflow,
+        hint="set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+    ),
+    "langfuse": _Product(
+        backend=Langfuse,
+        usual_url="https://cloud.langfuse.com",
+        urls=("LANGFUSE_BASE_URL", "LANGFUSE_HOST"),
+        headers=_basic("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"),
+        hint="set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY",
+    ),
+    "langsmith": _Product(
+        backend=LangSmith,
+        usual_url="https://api.smith.langchain.com",
+        urls=("LANGSMITH_ENDPOINT", "LANGCHAIN_ENDPOINT"),
+        headers=_langsmith,
+        hint="set LANGSMITH_API_KEY",
+        suffix="/api(/v1)?",
+    ),
+    "clickhouse": _Product(
+        backend=ClickHouse,
+        usual_url="http://localhost:8123",
+        urls=("CLICKHOUSE_URL",),
+        headers=_clickhouse,
+        hint="set CLICKHOUSE_USER and CLICKHOUSE_PASSWORD",
+    ),
+    "jaeger": _Product(
+        backend=Jaeger,
+        usual_url="http://localhost:16686",
+        urls=("JAEGER_URL",),
+        headers=_bearer("JAEGER_TOKEN"),
+        hint="set JAEGER_TOKEN, or give --header",
+    ),
+    "tempo": _Product(
+        backend=Tempo,
+        usual_url="http://localhost:3200",
+        urls=("TEMPO_URL",),
+        headers=_bearer("TEMPO_TOKEN"),
+        hint="set TEMPO_TOKEN, or give --header",
+    ),
 }
 
 
-def _first(environment: Mapping[str, str], *names: str) -> str:
+def _first(environment: Environment, *names: str) -> str:
     return next((environment[name] for name in names if environment.get(name)), "")
-
-
-def _bearer(key: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
-def _basic(user: str, password: str) -> dict[str, str]:
-    text = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return {"Authorization": f"Basic {text}"}
 
 
 def _checked(text: str) -> str:

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...base.errors import BackendError
-from ...base.text import listed
 from ...ingest import Decoded, decode_trace, is_trace
-from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
-from .page_lists import text_of
-from .times import begin_ns, halved_ranges, position_at
+from .page_lists import begin_ns, halved_ranges, position_at, text_of, unless_too_large
+from .transfer import PullPosition, SpanPage, TraceSource
 
 __all__ = ["Jaeger"]
 
@@ -24,38 +22,31 @@ _LIMIT = 200
 _US = 1000
 # The most ranges of one microsecond in a row: a day of them would never end.
 _MOST_SMALLEST = 1000
-# A smaller range may succeed: the answer is too large, or takes too long.
-_SMALLER = frozenset({408, 413, 500, 504})
 
 Object = Mapping[str, Any]
 
 
-class Jaeger:
-    """A query service of Jaeger: a `TraceSource`. Its projects are services.
+class Jaeger(TraceSource):
+    """A query service of Jaeger. Its projects are services.
 
     Args:
         api: Its API.
         limit: Traces of a page.
         clock: The time (ns); traces are read up to it.
-
-    Attributes:
-        url: Its base URL without a password.
     """
 
     def __init__(
         self, api: JsonApi, *, limit: int = _LIMIT, clock: Callable[[], int] = time.time_ns
     ) -> None:
-        self.url = api.url
-        self._api, self._limit, self._clock = api, limit, clock
+        super().__init__(api)
+        self._limit, self._clock = limit, clock
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """The services to read; see `TraceSource`."""
         answer = self._api.get("/api/services")
         with self._api.reading():
             services = sorted(map(text_of, self._data(answer)))
-        for name in names:
-            if name not in services:
-                raise BackendError(f"{self.url}: no service {name!r}; it has {listed(services)}")
+        self._check_projects(names, services, "no service {}; it has")
         return list(names) or services
 
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
@@ -76,25 +67,17 @@ class Jaeger:
             after = position_at(position, until * _US, is_complete=until == end)
             yield SpanPage(decoded.spans, after, decoded.problems)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._api.close()
-
     def _search(self, service: str, begin: int, until: int) -> list[Object] | None:
         """The traces of a range (µs), or None if a smaller range is needed."""
         can_halve = until - begin > 1
         query = [("service", service), ("start", str(begin)), ("end", str(until))]
-        try:
-            answer = self._api.get(
-                "/api/traces",
-                [*query, ("limit", str(self._limit))],
-                once=_SMALLER if can_halve else (),
-            )
-        except BackendError as error:
-            if error.status not in _SMALLER or not can_halve:
-                raise
+        query.append(("limit", str(self._limit)))
+        traces = unless_too_large(
+            lambda once: self._data(self._api.get("/api/traces", query, once=once)),
+            can_shrink=can_halve,
+        )
+        if traces is None:
             return None
-        traces = self._data(answer)
         if not all(isinstance(trace, dict) and is_trace(trace) for trace in traces):
             raise self._api.foreign()
         if len(traces) >= self._limit:

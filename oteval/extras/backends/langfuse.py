@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...base.errors import BackendError
-from ...base.text import counted, listed
+from ...base.jsontext import dumps, loads
+from ...base.text import counted
+from ...model import Span
 from ...scoring import Annotation, PushReport
-from .cursor_pages import CursorRequest, cursor_pages, spans_of
-from .ids import dashed_uuid, span_id_of
-from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
-from .langfuse_spans import METADATA, has_ended, read_observation
-from .page_lists import Listed, all_elements, cursor_of, objects_of, text_of
-from .times import iso_of
+from .page_lists import (
+    CursorRequest,
+    Listed,
+    all_elements,
+    cursor_of,
+    cursor_pages,
+    objects_of,
+    spans_of,
+    text_of,
+)
+from .span_fields import dashed_uuid, iso_of, ns_of, span_id_of, trace_id_of
+from .transfer import PullPosition, SpanPage, TraceSource
 
 __all__ = ["Langfuse"]
 
@@ -35,36 +43,56 @@ _REFUSED = 422
 _NAMESPACE = uuid.UUID("4f1a3a0e-6a55-4f0c-9a39-6d0f2f1f7c11")
 
 Object = Mapping[str, Any]
+_METADATA = ("langgraph_node", "lc_agent_name", "tool_call_id", "resourceAttributes", "scope")
+"""The keys of an observation's metadata that are needed in full."""
+_OBSERVATION = "langfuse.observation"
+_TEXTS = {
+    "level": "langfuse.observation.level",
+    "statusMessage": "langfuse.observation.status_message",
+    "model": "langfuse.observation.model.name",
+    "completionStartTime": "langfuse.observation.completion_start_time",
+    "promptName": "langfuse.observation.prompt.name",
+    "promptVersion": "langfuse.observation.prompt.version",
+    "traceName": "langfuse.trace.name",
+    "tags": "langfuse.trace.tags",
+    "userId": "user.id",
+    "sessionId": "session.id",
+    "environment": "langfuse.environment",
+    "release": "langfuse.release",
+    "version": "langfuse.version",
+}
+_JSON = {
+    "input": f"{_OBSERVATION}.input",
+    "output": f"{_OBSERVATION}.output",
+    "modelParameters": f"{_OBSERVATION}.model.parameters",
+    "usageDetails": f"{_OBSERVATION}.usage_details",
+    "costDetails": f"{_OBSERVATION}.cost_details",
+}
+_ERROR = 2
+_EVENT = "EVENT"
 
 
-class Langfuse:
-    """The Langfuse project of the keys: a `TraceSource` and an `AnnotationTarget`.
+class Langfuse(TraceSource):
+    """The Langfuse project of the keys, which is also an `AnnotationTarget`.
 
     Args:
         api: Its API.
         page: Observations of a page; halved while Langfuse cannot answer.
         clock: The time (ns); observations are read up to it.
-
-    Attributes:
-        url: Its base URL without a password.
     """
 
     def __init__(
         self, api: JsonApi, *, page: int = _PAGE, clock: Callable[[], int] = time.time_ns
     ) -> None:
-        self.url = api.url
-        self._api, self._page, self._clock = api, page, clock
+        super().__init__(api)
+        self._page, self._clock = page, clock
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """The project of the keys; see `TraceSource`."""
         projects, _ = self._objects(self._api.get("/api/public/projects"))
         with self._api.reading():
             project_names = sorted(text_of(project["name"]) for project in projects)
-        for name in names:
-            if name not in project_names:
-                raise BackendError(
-                    f"{self.url}: no project {name!r}; these keys open {listed(project_names)}"
-                )
+        self._check_projects(names, project_names, "no project {}; these keys open")
         return list(names) or project_names
 
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
@@ -77,11 +105,11 @@ class Langfuse:
             spans, problems = spans_of(
                 observations,
                 "observation",
-                now,
                 lambda observation: (
-                    read_observation(observation, project),
-                    has_ended(observation),
+                    _read_observation(observation, project),
+                    _has_ended(observation),
                 ),
+                now_ns=now,
             )
             yield SpanPage(spans, after, problems)
 
@@ -117,14 +145,10 @@ class Langfuse:
         report.unknown += len(missing)
         return missing
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._api.close()
-
-    def _observations(self, request: CursorRequest) -> Listed:
+    def _observations(self, request: CursorRequest, once: Collection[int]) -> Listed:
         query = [
             ("fields", _FIELDS),
-            ("expandMetadata", ",".join(METADATA)),
+            ("expandMetadata", ",".join(_METADATA)),
             ("fromStartTime", iso_of(request.begin_ns)),
             ("toStartTime", iso_of(request.end_ns)),
             ("limit", str(request.limit)),
@@ -132,7 +156,7 @@ class Langfuse:
         if request.cursor:
             query.append(("cursor", request.cursor))
         try:
-            answer = self._api.get("/api/public/v2/observations", query, once=request.once)
+            answer = self._api.get("/api/public/v2/observations", query, once=once)
         except BackendError as error:
             if error.status == _MISSING:
                 raise BackendError(
@@ -235,3 +259,70 @@ def _content(body: Object) -> object:
     value = body.get("value")
     value = float(value) if isinstance(value, int) else value
     return body.get("dataType"), value, body.get("comment") or None, body.get("metadata") or {}
+
+
+def _has_ended(value: Mapping[str, Any]) -> bool:
+    """Whether an observation is finished; events have no end."""
+    return bool(value.get("endTime")) or value.get("type") == _EVENT
+
+
+def _read_observation(value: Mapping[str, Any], project: str) -> Span:
+    """The span of an observation; it ends at its start if it has no end.
+
+    Args:
+        value: The observation.
+        project: The project, which names the service if the observation does not.
+
+    Raises:
+        ValueError: A field has an invalid value; another error if it is missing or of another type.
+    """
+    metadata = value.get("metadata") or {}
+    start_ns = ns_of(value["startTime"])
+    end = value.get("endTime")
+    parent = value.get("parentObservationId")
+    is_error = value.get("level") == "ERROR"
+    resource = _object(metadata.get("resourceAttributes"))
+    scope = _object(metadata.get("scope"))
+    return Span(
+        trace_id_of(value["traceId"]),
+        span_id_of(value["id"]),
+        parent_id=span_id_of(str(parent)) if parent else "",
+        name=value.get("name") or "",
+        start_ns=start_ns,
+        end_ns=ns_of(end) if end else start_ns,
+        status_code=_ERROR if is_error else 0,
+        status_message=str(value.get("statusMessage") or "") if is_error else "",
+        attributes=_attributes(value, metadata),
+        scope=str(scope.get("name") or "langfuse-sdk"),
+        resource={"service.name": project, **resource, "langfuse.project": project},
+    )
+
+
+def _attributes(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    attributes: dict[str, Any] = {f"{_OBSERVATION}.type": str(value["type"]).lower()}
+    attributes |= {
+        name: value[key] for key, name in _TEXTS.items() if value.get(key) not in (None, "")
+    }
+    attributes |= {
+        name: _text(value[key]) for key, name in _JSON.items() if value.get(key) is not None
+    }
+    for key, item in metadata.items():
+        if key not in ("resourceAttributes", "scope"):
+            attributes[f"{_OBSERVATION}.metadata.{key}"] = _text(item)
+    # Ids that became others are kept.
+    attributes["langfuse.observation.id"] = value["id"]
+    return attributes
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """An object that may be JSON text."""
+    if isinstance(value, str):
+        try:
+            value = loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}

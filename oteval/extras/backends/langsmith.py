@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from ...base.errors import BackendError
-from ...base.text import listed
+from ...base.jsontext import dumps
+from ...model import Event, Span
 from ...scoring import Annotation, PushReport
-from .cursor_pages import CursorRequest, cursor_pages, spans_of
-from .ids import dashed_uuid
-from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
-from .langsmith_spans import SELECTED, read_run, span_ids_of
-from .page_lists import Listed, all_elements, cursor_of, objects_of, text_of
-from .times import iso_of
+from .page_lists import (
+    CursorRequest,
+    Listed,
+    all_elements,
+    cursor_of,
+    cursor_pages,
+    objects_of,
+    spans_of,
+    text_of,
+)
+from .span_fields import dashed_uuid, iso_of, ns_of, span_id_of, trace_id_of
+from .transfer import PullPosition, SpanPage, TraceSource
 
 __all__ = ["LangSmith"]
 
@@ -42,6 +49,19 @@ _EPOCH = "1970-01-02T00:00:00Z"
 _NAMESPACE = uuid.UUID("0f6fd6f2-1f0b-4b53-b0a4-5f4f8f6a2d35")
 
 Object = Mapping[str, Any]
+_SELECTED = (
+    *("ID", "NAME", "RUN_TYPE", "STATUS", "START_TIME", "END_TIME", "ERROR", "EXTRA", "METADATA"),
+    *("INPUTS", "OUTPUTS", "PARENT_RUN_IDS", "TRACE_ID", "THREAD_ID", "TAGS"),
+    *("PROMPT_TOKENS", "COMPLETION_TOKENS", "TOTAL_TOKENS"),
+)
+"""The fields of runs to request."""
+_METADATA = "langsmith.metadata"
+_TOKENS = {
+    "prompt_tokens": "gen_ai.usage.input_tokens",
+    "completion_tokens": "gen_ai.usage.output_tokens",
+    "total_tokens": "gen_ai.usage.total_tokens",
+}
+_OK, _ERROR = 1, 2
 
 
 class _Project(NamedTuple):
@@ -51,23 +71,20 @@ class _Project(NamedTuple):
     is_experiment: bool
 
 
-class LangSmith:
-    """A workspace of LangSmith: a `TraceSource` and an `AnnotationTarget`.
+class LangSmith(TraceSource):
+    """A workspace of LangSmith, which is also an `AnnotationTarget`.
 
     Args:
         api: Its API.
         page: Runs of a page; halved while LangSmith cannot answer.
         clock: The time (ns); runs are read up to it.
-
-    Attributes:
-        url: Its base URL without a password.
     """
 
     def __init__(
         self, api: JsonApi, *, page: int = _PAGE, clock: Callable[[], int] = time.time_ns
     ) -> None:
-        self.url = api.url
-        self._api, self._page, self._clock = api, page, clock
+        super().__init__(api)
+        self._page, self._clock = page, clock
         self._projects: Mapping[str, _Project] | None = None
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
@@ -76,11 +93,7 @@ class LangSmith:
         LangSmith also has a project for each experiment; these are read only by their names.
         """
         projects = self._known()
-        for name in names:
-            if name not in projects:
-                raise BackendError(
-                    f"{self.url}: no project {name!r}; it has {listed(sorted(projects))}"
-                )
+        self._check_projects(names, projects)
         return list(names) or sorted(
             name for name, project in projects.items() if not project.is_experiment
         )
@@ -90,23 +103,26 @@ class LangSmith:
         self.projects([project])
         number, now = self._known()[project].id, self._clock()
 
-        def asked(request: CursorRequest) -> Listed:
+        def fetch(request: CursorRequest, once: Collection[int]) -> Listed:
             return self._runs(
                 {
                     "project_ids": [number],
                     "min_start_time": iso_of(request.begin_ns),
                     "max_start_time": iso_of(request.end_ns),
                     "page_size": request.limit,
-                    "selects": list(SELECTED),
+                    "selects": list(_SELECTED),
                     **({"cursor": request.cursor} if request.cursor else {}),
                 },
-                once=request.once,
+                once=once,
             )
 
-        pages = cursor_pages(self._api, position, now_ns=now, limit=self._page, fetch=asked)
+        pages = cursor_pages(self._api, position, now_ns=now, limit=self._page, fetch=fetch)
         for runs, after in pages:
             spans, problems = spans_of(
-                runs, "run", now, lambda run: (read_run(run, project), bool(run.get("end_time")))
+                runs,
+                "run",
+                lambda run: (_read_run(run, project), bool(run.get("end_time"))),
+                now_ns=now,
             )
             yield SpanPage(spans, after, problems)
 
@@ -139,10 +155,6 @@ class LangSmith:
                     report.written += 1
         report.unknown += len(missing)
         return missing
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._api.close()
 
     def _known(self) -> Mapping[str, _Project]:
         if self._projects is None:
@@ -186,7 +198,7 @@ class LangSmith:
             run_by_span: dict[str, Object] = {}
             for run in all_elements(self._api, partial(self._runs_page, body)):
                 with self._api.reading():
-                    run_by_span |= dict.fromkeys(span_ids_of(text_of(run["id"])), run)
+                    run_by_span |= dict.fromkeys(_span_ids_of(text_of(run["id"])), run)
             if run_by_span:
                 return run_by_span
         return {}
@@ -269,3 +281,82 @@ def _body(annotation: Annotation, run: Object) -> dict[str, Any]:
 
 def _content(body: Object) -> object:
     return body.get("score"), body.get("value") or None, body.get("comment") or None
+
+
+def _span_ids_of(run_id: str) -> tuple[str, str]:
+    """The span ids of a run: by `_read_run`, and by LangSmith's own export."""
+    return span_id_of(run_id), run_id.replace("-", "").lower()[:16]
+
+
+def _read_run(value: Mapping[str, Any], project: str) -> Span:
+    """The span of a run; it ends at its start if it has no end.
+
+    Args:
+        value: The run.
+        project: The project, which names the service.
+
+    Raises:
+        ValueError: A field has an invalid value; another error if it is missing or of another type.
+    """
+    start_ns = ns_of(value["start_time"])
+    end_ns = ns_of(value["end_time"]) if value.get("end_time") else start_ns
+    parents = value.get("parent_run_ids") or ()
+    error = value.get("error")
+    is_error = bool(error) or value.get("status") == "ERROR"
+    return Span(
+        trace_id_of(value["trace_id"]),
+        span_id_of(value["id"]),
+        parent_id=span_id_of(parents[-1]) if parents else "",
+        name=str(value.get("name") or ""),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        status_code=_ERROR if is_error else _OK,
+        attributes=_attributes(value),
+        events=(_exception(str(error), end_ns),) if error else (),
+        scope="langsmith",
+        resource={"service.name": project, "langsmith.project": project},
+    )
+
+
+def _attributes(value: Mapping[str, Any]) -> dict[str, Any]:
+    extra = value.get("extra") or {}
+    metadata = {**(extra.get("metadata") or {}), **(value.get("metadata") or {})}
+    name, kind = str(value.get("name") or ""), str(value["run_type"]).lower()
+    attributes: dict[str, Any] = {
+        "langsmith.span.kind": kind,
+        "langsmith.trace.name": name,
+        "langsmith.run.id": value["id"],
+    }
+    attributes |= {
+        f"{_METADATA}.{key}": _plain(item) for key, item in metadata.items() if item is not None
+    }
+    if value.get("thread_id"):
+        attributes.setdefault(f"{_METADATA}.thread_id", str(value["thread_id"]))
+    attributes |= {name: value[key] for key, name in _TOKENS.items() if value.get(key) is not None}
+    for key, attribute in (("inputs", "gen_ai.prompt"), ("outputs", "gen_ai.completion")):
+        if value.get(key) is not None:
+            attributes[attribute] = _text(value[key])
+    if model := metadata.get("ls_model_name"):
+        attributes["gen_ai.request.model"] = str(model)
+    if tools := (extra.get("invocation_params") or {}).get("tools"):
+        attributes["gen_ai.tool.definitions"] = _text(tools)
+    if value.get("tags"):
+        attributes["langsmith.span.tags"] = ", ".join(map(str, value["tags"]))
+    if kind == "tool":
+        attributes["gen_ai.tool.name"] = name
+        call_id = extra.get("tool_call_id") or metadata.get("tool_call_id")
+        if call_id is not None:
+            attributes["gen_ai.tool.call.id"] = str(call_id)
+    return attributes
+
+
+def _exception(reason: str, time_ns: int) -> Event:
+    return Event("exception", time_ns, {"exception.type": "Exception", "exception.message": reason})
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _plain(value: Any) -> str | bool | int | float:
+    return value if isinstance(value, (str, bool, int, float)) else dumps(value)

@@ -6,18 +6,28 @@ of MLflow 3.17. The API lists traces by the time when they began.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...base.errors import BackendError
-from ...base.text import listed
 from ...ingest import decode_json
 from ...model import Span
 from ...scoring import IDENTIFIER, Annotation, PushReport
-from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
-from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
-from .times import begin_ns, ns_of, position_at
+from .page_lists import (
+    Listed,
+    PageGuard,
+    all_elements,
+    begin_ns,
+    cursor_of,
+    objects_of,
+    position_at,
+    text_of,
+    unless_too_large,
+)
+from .span_fields import ns_of
+from .transfer import PullPosition, SpanPage, TraceSource
 
 __all__ = ["MLflow"]
 
@@ -25,8 +35,6 @@ _EXPERIMENTS = 1000
 _PAGE = 100
 # Traces that are requested at once: their ids are in the URL.
 _ASKED = 25
-# A smaller request may succeed: the answer is too large, or takes too long.
-_SMALLER = frozenset({408, 413, 500, 504})
 _PREFIX = "tr-"
 _TRACES = "/api/3.0/mlflow/traces"
 _MS = 10**6
@@ -37,20 +45,17 @@ Object = Mapping[str, Any]
 Key = tuple[str, str, str]
 
 
-class MLflow:
-    """An MLflow tracking server: a `TraceSource` and an `AnnotationTarget`.
+class MLflow(TraceSource):
+    """An MLflow tracking server, which is also an `AnnotationTarget`.
 
     Args:
         api: Its API.
         page: Traces of a page.
-
-    Attributes:
-        url: Its base URL without a password.
     """
 
     def __init__(self, api: JsonApi, *, page: int = _PAGE) -> None:
-        self.url = api.url
-        self._api, self._page = api, page
+        super().__init__(api)
+        self._page = page
         self._experiments: Mapping[str, str] = {}
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
@@ -62,10 +67,7 @@ class MLflow:
                     text_of(experiment["name"]): text_of(experiment["experiment_id"])
                     for experiment in experiments
                 }
-        for name in names:
-            if name not in self._experiments:
-                experiment_names = listed(sorted(self._experiments))
-                raise BackendError(f"{self.url}: no experiment {name!r}; it has {experiment_names}")
+        self._check_projects(names, self._experiments, "no experiment {}; it has")
         return list(names) or list(self._experiments)
 
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
@@ -108,10 +110,6 @@ class MLflow:
         report.unknown += len(missing)
         return missing
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._api.close()
-
     def _experiments_page(self, token: str) -> Listed:
         answer = self._api.post(
             "/api/2.0/mlflow/experiments/search",
@@ -152,25 +150,24 @@ class MLflow:
 
     def _traces(self, ids: Sequence[str], problems: list[str]) -> Iterator[Object]:
         """Yield traces with their spans; request fewer at once while that fails."""
-        query = [("trace_ids", trace_id) for trace_id in ids]
-        try:
-            answer = self._api.get(
-                f"{_TRACES}/batchGet", query, once=_SMALLER if len(ids) > 1 else ()
-            )
-        except BackendError as error:
-            if error.status not in _SMALLER or len(ids) == 1:
-                raise
+        traces = unless_too_large(partial(self._batch, ids), can_shrink=len(ids) > 1)
+        if traces is None:
             half = len(ids) // 2
             yield from self._traces(ids[:half], problems)
             yield from self._traces(ids[half:], problems)
             return
         with self._api.reading():
-            traces = objects_of(answer.get("traces"), is_optional=True)
             missing = set(ids) - {_id(trace["trace_info"]) for trace in traces}
         problems += (
             f"trace {trace_id} has no spans in MLflow; skipped" for trace_id in sorted(missing)
         )
         yield from traces
+
+    def _batch(self, ids: Sequence[str], once: Collection[int]) -> list[Object]:
+        query = [("trace_ids", trace_id) for trace_id in ids]
+        answer = self._api.get(f"{_TRACES}/batchGet", query, once=once)
+        with self._api.reading():
+            return objects_of(answer.get("traces"), is_optional=True)
 
     def _stored(self, ids: Sequence[str]) -> dict[str, dict[Key, Object]]:
         """The assessments, by their key, of the traces that MLflow has.

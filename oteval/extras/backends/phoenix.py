@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from ...base.errors import BackendError
-from ...base.text import listed
-from ...model import Span
+from ...base.jsontext import dumps
+from ...model import Event, Span
 from ...scoring import Annotation, PushReport
-from .interface import PullPosition, SpanPage
 from .json_api import JsonApi, Query
-from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
-from .phoenix_spans import read_span
-from .span_checks import require_valid
+from .page_lists import (
+    Listed,
+    PageGuard,
+    all_elements,
+    cursor_of,
+    objects_of,
+    spans_of,
+    text_of,
+    unless_too_large,
+)
+from .span_fields import ns_of
+from .transfer import PullPosition, SpanPage, TraceSource
 
 __all__ = ["Phoenix"]
 
@@ -30,28 +38,28 @@ _PROJECTS = 200
 # Spans whose annotations are requested at once: their ids are in the URL.
 _ASKED = 100
 _ANNOTATIONS = 10_000
-# A smaller page may succeed: the answer is too large, or takes too long.
-_SMALLER = frozenset({408, 413, 500, 504})
 _MISSING = 404
 _VERSION = "x-phoenix-server-version"
 
 Key = tuple[str, str, str]
+_PROJECT = "openinference.project.name"
+_KIND = "openinference.span.kind"
+_STATUS = {"UNSET": 0, "OK": 1, "ERROR": 2}
+# Attributes whose JSON text Phoenix parses, and returns as several attributes below their name.
+_PARSED = ("metadata", "tool.parameters", "llm.prompt_template.variables")
 
 
-class Phoenix:
-    """A Phoenix server: a `TraceSource` and an `AnnotationTarget`.
+class Phoenix(TraceSource):
+    """A Phoenix server, which is also an `AnnotationTarget`.
 
     Args:
         api: Its API.
         page: Spans of a page; halved while Phoenix cannot answer.
-
-    Attributes:
-        url: Its base URL without a password.
     """
 
     def __init__(self, api: JsonApi, *, page: int = _PAGE) -> None:
-        self.url = api.url
-        self._api, self._page = api, page
+        super().__init__(api)
+        self._page = page
         self._projects: Sequence[str] | None = None
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
@@ -60,11 +68,7 @@ class Phoenix:
             projects = list(self._listed("/v1/projects", ()))
             with self._api.reading():
                 self._projects = [text_of(project["name"]) for project in projects]
-        for name in names:
-            if name not in self._projects:
-                raise BackendError(
-                    f"{self.url}: no project {name!r}; it has {listed(sorted(self._projects))}"
-                )
+        self._check_projects(names, self._projects)
         return list(names) or self._projects
 
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
@@ -74,13 +78,13 @@ class Phoenix:
         guard = PageGuard(self._api)
         while True:
             query = [("sort", "id"), ("order", "asc"), ("start_time", since)]
-            answer = self._page_of(project, [*query, ("cursor", cursor)] if cursor else query)
-            listed_spans, following = self._listed_page(answer)
+            page_query = [*query, ("cursor", cursor)] if cursor else query
+            listed_spans, following = self._page_of(project, page_query)
             self._check_order(listed_spans)
             # The cursor is inclusive: the last span of the page before comes again.
             new = [span for span in listed_spans if span.get("id") != newest_id]
             guard.check(new, following)
-            spans, problems = _spans(new, project)
+            spans, problems = spans_of(new, "span", lambda span: (_read_span(span, project), True))
             newest_id = listed_spans[-1].get("id") if listed_spans else newest_id
             cursor = following or newest_id
             if spans or problems:
@@ -89,16 +93,16 @@ class Phoenix:
             if not following:
                 return
 
-    def _page_of(self, project: str, query: Query) -> Any:
+    def _page_of(self, project: str, query: Query) -> Listed:
         path = f"/v1/projects/{quote(project, safe='')}/spans"
-        while True:
-            try:
-                page_query = [*query, ("limit", str(self._page))]
-                return self._api.get(path, page_query, once=_SMALLER if self._page > 1 else ())
-            except BackendError as error:
-                if error.status not in _SMALLER or self._page == 1:
-                    raise
-                self._page //= 2
+
+        def listed_page(once: Collection[int]) -> Listed:
+            page_query = [*query, ("limit", str(self._page))]
+            return self._listed_page(self._api.get(path, page_query, once=once))
+
+        while (page := unless_too_large(listed_page, can_shrink=self._page > 1)) is None:
+            self._page //= 2
+        return page
 
     def _check_order(self, listed_spans: Sequence[Mapping[str, Any]]) -> None:
         numbers = [_row_number(str(span.get("id"))) for span in listed_spans]
@@ -127,10 +131,6 @@ class Phoenix:
             missing += self._send(changed, report)
         report.unknown += len(missing)
         return missing
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._api.close()
 
     def _stored(self, annotations: Sequence[Annotation]) -> dict[Key, object]:
         """The content of the annotations that Phoenix has already, by their key."""
@@ -185,18 +185,6 @@ class Phoenix:
             return objects_of(answer["data"]), cursor_of(answer.get("next_cursor"))
 
 
-def _spans(listed_spans: Sequence[Mapping[str, Any]], project: str) -> tuple[list[Span], list[str]]:
-    spans, problems = [], []
-    for value in listed_spans:
-        try:
-            span = read_span(value, project)
-            require_valid(span)
-            spans.append(span)
-        except ValueError as error:
-            problems.append(f"span {value.get('id')} cannot be read ({error}); skipped")
-    return spans, problems
-
-
 def _row_number(name: str) -> int:
     """The number in a Relay id such as ``U3BhbjoxMg==``, which is ``Span:12``."""
     try:
@@ -230,3 +218,76 @@ def _content(body: Mapping[str, Any]) -> object:
         *(body.get("annotator_kind"), result.get("score"), result.get("label") or None),
         *(result.get("explanation") or None, body.get("metadata") or {}),
     )
+
+
+def _read_span(value: Mapping[str, Any], project: str) -> Span:
+    """The span that an object of the API describes.
+
+    Args:
+        value: The object, an element of ``data``.
+        project: The project, which becomes the service's name.
+
+    Raises:
+        ValueError: A field has an invalid value; another error if it is missing or of another type.
+    """
+    context = value["context"]
+    attributes = _restored(value.get("attributes") or {})
+    kind = value.get("span_kind")
+    if kind and kind != "UNKNOWN":
+        attributes[_KIND] = kind
+    return Span(
+        str(context["trace_id"]),
+        str(context["span_id"]),
+        parent_id=value.get("parent_id") or "",
+        name=value.get("name") or "",
+        start_ns=ns_of(value["start_time"]),
+        end_ns=ns_of(value["end_time"]),
+        status_code=_STATUS.get(str(value.get("status_code")), 0),
+        status_message=value.get("status_message") or "",
+        attributes=attributes,
+        events=tuple(map(_event, value.get("events") or ())),
+        resource={"service.name": project, _PROJECT: project},
+    )
+
+
+def _event(value: Mapping[str, Any]) -> Event:
+    return Event(
+        value.get("name") or "", ns_of(value["timestamp"]), dict(value.get("attributes") or {})
+    )
+
+
+def _restored(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes with the JSON texts that Phoenix parsed."""
+    restored: dict[str, Any] = {}
+    trees: dict[str, dict[str, Any]] = {}
+    for key, value in attributes.items():
+        name = next((prefix for prefix in _PARSED if key.startswith(f"{prefix}.")), None)
+        if name is None:
+            restored[key] = value
+        else:
+            _put(trees.setdefault(name, {}), key[len(name) + 1 :].split("."), value)
+    for name, tree in trees.items():
+        restored.setdefault(name, dumps(_with_lists(tree)))
+    return restored
+
+
+def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set a value of a tree; a path through a plain value keeps its dots as one key."""
+    *branches, leaf = path
+    for depth, name in enumerate(branches):
+        below = tree.setdefault(name, {})
+        if not isinstance(below, dict):
+            tree[".".join(path[depth:])] = value
+            return
+        tree = below
+    tree[leaf] = value
+
+
+def _with_lists(value: Any) -> Any:
+    """A tree with lists for the objects whose keys are 0, 1, 2 and so on."""
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _with_lists(item) for key, item in value.items()}
+    if inner and set(inner) == {str(index) for index in range(len(inner))}:
+        return [inner[str(index)] for index in range(len(inner))]
+    return inner

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 
 from ...base.errors import BackendError
 from ...base.jsontext import dumps
 from ...ingest import Decoded, decode
-from .interface import PullPosition, SpanPage
-from .json_api import JsonApi
-from .page_lists import objects_of, text_of
-from .times import begin_ns, halved_ranges, position_at
+from .json_api import JsonApi, Query
+from .page_lists import begin_ns, halved_ranges, objects_of, position_at, text_of, unless_too_large
+from .transfer import PullPosition, SpanPage, TraceSource
 
 __all__ = ["ALL_SERVICES", "Tempo"]
 
@@ -32,30 +31,25 @@ _PAGE = 25
 _S = 10**9
 # Seconds of a search at most; Tempo refuses more than a week by default.
 _WIDEST = 86_400
-# A smaller range may succeed: the answer is too large, or takes too long.
-_SMALLER = frozenset({408, 413, 500, 504})
 # Tempo answers like this if it dropped a trace, or if a trace is too large.
 _MISSING, _TOO_LARGE = 404, 422
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}").fullmatch
 
 
-class Tempo:
-    """A Tempo server: a `TraceSource`. Its projects are services.
+class Tempo(TraceSource):
+    """A Tempo server. Its projects are services.
 
     Args:
         api: Its API.
         limit: Traces of a search.
         clock: The time (ns); traces are read up to it.
-
-    Attributes:
-        url: Its base URL without a password.
     """
 
     def __init__(
         self, api: JsonApi, *, limit: int = _LIMIT, clock: Callable[[], int] = time.time_ns
     ) -> None:
-        self.url = api.url
-        self._api, self._limit, self._clock = api, limit, clock
+        super().__init__(api)
+        self._limit, self._clock = limit, clock
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """The services to read; see `TraceSource`.
@@ -88,28 +82,15 @@ class Tempo:
             after = position_at(position, until * _S, is_complete=until == end)
             yield SpanPage((), after, problems)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._api.close()
-
-    def _search(self, query: str, begin: int, until: int) -> list[str] | None:
+    def _search(self, filters: str, begin: int, until: int) -> list[str] | None:
         """The ids of a range (s), or None if a smaller range is needed."""
         can_halve = until - begin > 1
-        parameters = [("q", query), ("start", str(begin)), ("end", str(until)), ("spss", "1")]
+        parameters = [("q", filters), ("start", str(begin)), ("end", str(until)), ("spss", "1")]
         limit = self._limit
         while True:
-            try:
-                answer = self._api.get(
-                    "/api/search",
-                    [*parameters, ("limit", str(limit))],
-                    once=_SMALLER if can_halve else (),
-                )
-            except BackendError as error:
-                if error.status not in _SMALLER or not can_halve:
-                    raise
-                return None
-            trace_ids = self._ids(answer)
-            if len(trace_ids) < limit:
+            query = [*parameters, ("limit", str(limit))]
+            trace_ids = unless_too_large(partial(self._found_ids, query), can_shrink=can_halve)
+            if trace_ids is None or len(trace_ids) < limit:
                 return trace_ids
             if can_halve:
                 return None
@@ -117,7 +98,8 @@ class Tempo:
                 raise BackendError(f"{self.url}: more than {limit:,} traces in one second")
             limit *= 2
 
-    def _ids(self, answer: Any) -> list[str]:
+    def _found_ids(self, query: Query, once: Collection[int]) -> list[str]:
+        answer = self._api.get("/api/search", query, once=once)
         # Without traces, Go leaves the list out.
         if not isinstance(answer, dict) or not ("traces" in answer or "metrics" in answer):
             raise self._api.foreign()

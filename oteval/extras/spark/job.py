@@ -7,20 +7,18 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...base.errors import InputError
 from ...evaluators import CostBudget
 from ...model import EVERYTHING, Selection
 from ...scoring import Config, JobLimits, prepare
-from .damage import damage_of, find_damage
 from .files import SourceFile, list_files
-from .judge_calls import begin_limits
-from .judge_scores import JudgeTask, judge_scores, judges_of, others_of
+from .judges import JudgeTask, begin_limits, judge_scores, split_judges
 from .output import Output, require_free, write_judge_scores, write_results
 from .result_places import is_address
 from .scores import Scored, require_files, score
-from .sources import FileProblems, Traces, read_files
+from .sources import FileProblems, Traces, damage_of, find_damage, read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +67,7 @@ def score_files(
     """
     now = time.time_ns() if time_ns is None else time_ns
     require_files(config)
-    judges = judges_of(config)
+    judges, others = split_judges(config)
     if judges.evaluators and is_address(out):
         raise InputError(
             f"{out}: evaluator {judges.evaluators[0].name!r} asks a model, and judges share their "
@@ -82,18 +80,17 @@ def score_files(
     # This comes before the folder of results is begun, because it may be among the paths.
     files = list_files(session, paths)
     output = Output.begin(out, overwrite=overwrite, session=session)
-    first = _scored_files(
+    traces, results, problems = _scored_files(
         session,
         files,
-        lambda spans, logs: score(
-            spans, others_of(config), logs, base=base, selection=selection, time_ns=now
-        ),
+        lambda spans, logs: score(spans, others, logs, base=base, selection=selection, time_ns=now),
     )
     try:
-        write_results(first.scored, output)
+        write_results(results, output)
     finally:
         with suppress(Exception):
-            first.release()
+            results.release()
+            traces.release()
     if judges.evaluators:
         if again and not output.resumes:
             shutil.rmtree(output.calls, ignore_errors=True)
@@ -103,27 +100,14 @@ def score_files(
         )
         write_judge_scores(judge_scores(session, task), output)
     output.finish()
-    return first.problems
-
-
-class _ScoredFiles(NamedTuple):
-    """The results of files, and the parts of the files that could not be read."""
-
-    traces: Traces
-    scored: Scored
-    problems: list[FileProblems]
-
-    def release(self) -> None:
-        """Remove the data frames that Spark keeps for them."""
-        self.scored.release()
-        self.traces.release()
+    return problems
 
 
 def _scored_files(
     session: SparkSession,
     files: Sequence[SourceFile],
     score_rows: Callable[[DataFrame, DataFrame | None], Scored],
-) -> _ScoredFiles:
+) -> tuple[Traces, Scored, list[FileProblems]]:
     """Score the files, and again without their damaged parts, if damage ended the first pass.
 
     Raises:
@@ -139,7 +123,7 @@ def _scored_files(
             problems = traces.problems()
             if problems and traces.spans.isEmpty():
                 raise InputError(f"no span could be read; {problems[0].file}: {problems[0].reason}")
-            return _ScoredFiles(traces, score_rows(traces.spans, traces.logs), problems)
+            return traces, score_rows(traces.spans, traces.logs), problems
         except (PySparkException, Py4JError) as error:
             with suppress(Exception):
                 traces.release()

@@ -2,30 +2,58 @@
 
 Parquet files are recognised by the columns of oteval (an export or the archive), and of
 ClickHouse's ``otel_traces`` and ``otel_logs``; see `parquet_files`. All other files are read as by
-``oteval ingest``; see `raw_files`.
+``oteval ingest``: a small file whole, in any format; a large file of JSON as lines, whose parts are
+decoded in different tasks.
+
+Files with a wrong format or without a Parquet footer are found before a job. Damage inside a file
+ends the job. Then all files are read once: tasks pass over damage and count rows, and a Parquet
+file with too few is damaged. Files of lines are read until none fails. Files without damage are
+never read like this, so a network that fails for a moment loses nothing silently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...base.errors import InputError
 from .columns import clickhouse_names, column_parts
-from .damage import find_damage
-from .files import SourceFile, list_files
-from .parquet_files import parquet_tables
-from .raw_files import raw_files, union
+from .failures import cause_of, unreadable_file
+from .files import SourceFile, head_of, list_files
+from .parquet_files import SALVAGE, parquet_tables, read_exactly
 from .telemetry import SPANS, TELEMETRY, decode_files, decode_lines, decode_tables, plain_path
+
+__all__ = [
+    "FileProblems",
+    "Traces",
+    "damage_of",
+    "find_damage",
+    "map_columns",
+    "raw_files",
+    "read_files",
+    "read_traces",
+]
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["FileProblems", "Traces", "map_columns", "read_files", "read_traces"]
 
 _Decode = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_WHOLE_BYTES: Final = 32 << 20
+"""The largest size of a file that is read whole."""
+_MOST_BYTES: Final = 1 << 30
+"""The largest size of a file without lines that a task reads whole."""
+_GZIP: Final = b"\x1f\x8b"
+_BOM: Final = b"\xef\xbb\xbf"
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class FileProblems(NamedTuple):
@@ -227,3 +255,170 @@ def _empty(session: SparkSession) -> DataFrame:
 
     schema: Any = from_arrow_schema(SPANS)
     return session.createDataFrame([], schema)
+
+
+class RawFiles(NamedTuple):
+    """Files that are not Parquet.
+
+    Attributes:
+        whole: The ``path`` and ``content`` of each small file; None without one.
+        lines: The ``file_path``, ``file_block_start`` and ``value`` of each line of large files;
+            None without one.
+        faults: Why a file cannot be read, by its path.
+        whole_files: The files of `whole`.
+    """
+
+    whole: DataFrame | None
+    lines: DataFrame | None
+    faults: dict[str, str]
+    whole_files: tuple[SourceFile, ...]
+
+
+def raw_files(
+    session: SparkSession, files: Sequence[SourceFile], damaged: Mapping[str, str]
+) -> RawFiles:
+    """The content of files.
+
+    Args:
+        session: The Spark session.
+        files: The files.
+        damaged: The files that are damaged, by the path that people write.
+    """
+    whole_files: list[SourceFile] = []
+    lines: list[SourceFile] = []
+    faults: dict[str, str] = {}
+    for file in files:
+        if not file.size:
+            faults[file.path] = "the file is empty"
+        elif file.size > _WHOLE_BYTES and _has_lines(session, file):
+            lines.append(file)
+        elif file.size <= _MOST_BYTES:
+            whole_files.append(file)
+        else:
+            faults[file.path] = (
+                f"only lines of JSON can be divided, and {file.size:,} bytes are too many for a "
+                "task; write smaller files"
+            )
+    parts_of_lines = [
+        read_exactly(session, "text", paths, {"lineSep": "\n", **options}).select(
+            "_metadata.file_path", "_metadata.file_block_start", "value"
+        )
+        for paths, options in _by_damage(lines, damaged)
+    ]
+    parts_of_whole = [
+        read_exactly(session, "binaryFile", paths, options).select("path", "content")
+        for paths, options in _by_damage(whole_files, damaged)
+    ]
+    whole_rows = union(parts_of_whole)
+    if whole_rows is not None:
+        # Whole files go to Python in one batch a task.
+        tasks = -(-sum(file.size for file in whole_files) // _WHOLE_BYTES)
+        whole_rows = whole_rows.repartition(max(tasks, session.sparkContext.defaultParallelism))
+    return RawFiles(whole_rows, union(parts_of_lines), faults, tuple(whole_files))
+
+
+def union(tables: Sequence[DataFrame]) -> DataFrame | None:
+    """The rows of all tables, which have the same columns; None without a table."""
+    first, *further = tables or (None,)
+    for table in further:
+        assert first is not None
+        first = first.unionByName(table)
+    return first
+
+
+def _has_lines(session: SparkSession, file: SourceFile) -> bool:
+    """Whether a file is JSON, or gzip that Spark decompresses by its name."""
+    head = head_of(session, file)
+    if head.startswith(_GZIP):
+        return file.path.endswith(".gz")
+    return head.removeprefix(_BOM).lstrip().startswith((b"{", b"["))
+
+
+def _by_damage(
+    files: Sequence[SourceFile], damaged: Mapping[str, str]
+) -> list[tuple[list[str], Mapping[str, str]]]:
+    """The whole files and the damaged files, with the options to read them."""
+    good = [file.path for file in files if plain_path(file.path) not in damaged]
+    bad = [file.path for file in files if plain_path(file.path) in damaged]
+    return [(paths, options) for paths, options in ((good, {}), (bad, SALVAGE)) if paths]
+
+
+def find_damage(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
+    """The files that cannot be read to their end, each with the reason.
+
+    Args:
+        session: The Spark session.
+        files: The files.
+    """
+    text_files = [file for file in files if not file.is_parquet]
+    damage = _damaged_parquet(session, [file for file in files if file.is_parquet])
+    names = {plain_path(file.path): "" for file in text_files}
+    raw = raw_files(session, text_files, names)
+    if raw.whole is not None:
+        # The length makes Spark read the content.
+        contents = raw.whole.selectExpr("path", "length(content)").collect()
+        readable = {plain_path(path) for path, _ in contents}
+        missing = {plain_path(file.path) for file in raw.whole_files} - readable
+        damage |= dict.fromkeys(sorted(missing), "it cannot be opened")
+    return damage | _damaged_lines(session, text_files)
+
+
+def damage_of(error: Exception, files: Sequence[SourceFile]) -> dict[str, str]:
+    """The file that a job failed to read, with the reason; none for another failure."""
+    damaged_path = unreadable_file(error)
+    if damaged_path is None:
+        return {}
+    names = {plain_path(file.path) for file in files}
+    spellings = (plain_path(damaged_path, is_quoted=True), plain_path(damaged_path))
+    culprit = next((spelling for spelling in spellings if spelling in names), spellings[0])
+    reason = cause_of(error).removeprefix(f"{damaged_path}: ")
+    return {culprit: f"it cannot be read to its end ({reason})"}
+
+
+def _damaged_parquet(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
+    """The Parquet files with fewer rows than their footers declare."""
+    tables = parquet_tables(session, files, {plain_path(file.path): "" for file in files})
+    counts: dict[str, int] = {}
+    for frame in (*tables.spans, *tables.logs, *(frame for frame, _ in tables.by_table)):
+        counts |= _rows_read(frame)
+    damage: dict[str, str] = {}
+    for path, rows in tables.rows.items():
+        lost = rows - counts.get(plain_path(path), 0)
+        if lost > 0 and path not in tables.faults:
+            damage[plain_path(path)] = f"{lost:,} of its {rows:,} rows are lost"
+    return damage
+
+
+def _damaged_lines(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
+    """The files of lines that end a job: they are read until none does."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    damage: dict[str, str] = {}
+    while True:
+        lines = raw_files(session, files, damage).lines
+        try:
+            if lines is not None:
+                lines.selectExpr("sum(length(value))").collect()
+            return damage
+        except (PySparkException, Py4JError) as error:
+            new_damage = damage_of(error, files)
+            if not new_damage.keys() - damage.keys():
+                raise
+            damage |= new_damage
+
+
+def _rows_read(frame: DataFrame) -> dict[str, int]:
+    """The number of rows of each file; all their columns are read.
+
+    Rows are counted by their numbers, because Spark may return the rows before the damage twice.
+    """
+    from pyspark.sql import functions as sql
+
+    numbers = frame.mapInArrow(_numbers, "path string, row long")
+    counted = numbers.groupBy("path").agg(sql.count_distinct("row"))
+    return {plain_path(path, is_quoted=True): rows for path, rows in counted.collect()}
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (batch.select(["path", "row"]) for batch in batches)

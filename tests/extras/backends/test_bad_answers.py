@@ -23,7 +23,7 @@ from oteval.base.errors import BackendError, ConfigError
 from oteval.base.jsontext import dumps
 from oteval.extras.backends.connections import open_source
 from oteval.extras.backends.json_api import JsonApi
-from oteval.extras.backends.pull import pull
+from oteval.extras.backends.transfer import pull
 from oteval.model import Span
 from oteval.scoring.annotations import PushReport
 from oteval.store import Store

@@ -14,7 +14,7 @@ import pytest
 from oteval.base.errors import BackendError
 from oteval.extras.backends.jaeger import Jaeger
 from oteval.extras.backends.json_api import JsonApi
-from oteval.extras.backends.pull import pull
+from oteval.extras.backends.transfer import pull
 from oteval.store import Store
 
 from ...commands import Run

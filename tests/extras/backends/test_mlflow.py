@@ -15,7 +15,7 @@ import pytest
 from oteval.base.errors import BackendError
 from oteval.extras.backends.json_api import JsonApi
 from oteval.extras.backends.mlflow import MLflow
-from oteval.extras.backends.pull import pull
+from oteval.extras.backends.transfer import pull
 from oteval.scoring.annotations import Annotation, PushReport
 from oteval.store import Store
 

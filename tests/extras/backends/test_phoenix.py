@@ -16,7 +16,7 @@ import pytest
 from oteval.base.errors import BackendError
 from oteval.extras.backends.json_api import JsonApi
 from oteval.extras.backends.phoenix import Phoenix
-from oteval.extras.backends.pull import pull
+from oteval.extras.backends.transfer import pull
 from oteval.scoring.annotations import Annotation, PushReport, annotation_of
 from oteval.store import Store
 

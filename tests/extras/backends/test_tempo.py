@@ -14,8 +14,8 @@ import pytest
 
 from oteval.base.errors import BackendError
 from oteval.extras.backends.json_api import JsonApi
-from oteval.extras.backends.pull import pull
 from oteval.extras.backends.tempo import ALL_SERVICES, Tempo
+from oteval.extras.backends.transfer import pull
 from oteval.store import Store
 
 from ...commands import Run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oteval.extras.backends.push import push
+from oteval.extras.backends.transfer import push
 from oteval.model import Trajectory
 from oteval.scoring.annotations import Annotation, PushReport, withdrawal_of
 from oteval.store import Store

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oteval.base.errors import InputError
-from oteval.extras.spark import map_columns, raw_files, read_traces, score, score_files
+from oteval.extras.spark import map_columns, read_traces, score, score_files, sources
 from oteval.extras.spark.output import local_results
 from oteval.scoring.config import parse_config
 from oteval.scoring.otlp_requests import span_request
@@ -133,7 +133,7 @@ def test_large_files_are_read_by_their_content(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Protobuf is not divided into lines; of gzip that is cut off, the lines before that count."""
-    monkeypatch.setattr(raw_files, "_WHOLE_BYTES", 100)
+    monkeypatch.setattr(sources, "_WHOLE_BYTES", 100)
     documents = [json.loads((TRACES / f"{name}.json").read_text()) for name in CAPTURES[:12]]
     lines = "".join(f"{json.dumps(document)}\n" for document in documents).encode()
     packed = gzip.compress(lines, mtime=0)

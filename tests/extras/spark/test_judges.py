@@ -9,7 +9,7 @@ import pytest
 
 from oteval.base.errors import BudgetSpent
 from oteval.evaluators.judge import JudgeCall
-from oteval.extras.spark.judge_calls import FolderBudget, FolderCalls, RequestCount, begin_limits
+from oteval.extras.spark.judges import FolderBudget, FolderCalls, RequestCount, begin_limits
 
 
 def take_all(folder: Path, limit: int, taken: multiprocessing.Queue[int]) -> None:

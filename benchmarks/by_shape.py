@@ -22,8 +22,8 @@ from oteval.base.jsontext import canonical
 from oteval.ingest import read as read_file
 from oteval.model import Trajectory
 from oteval.reconstruct import DIALECTS, reconstruct, span_reader
+from oteval.reconstruct.dialect import Wrapper
 from oteval.reconstruct.dialects.by_shape import BY_SHAPE
-from oteval.reconstruct.operations import Wrapper
 
 from .checks import check
 from .fidelity.__main__ import DATA

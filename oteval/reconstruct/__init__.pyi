@@ -5,19 +5,20 @@ from .apis import (
     api_named as api_named,
     api_of as api_of,
 )
-from .apis.event_stream import (
-    is_event_stream as is_event_stream,
-    read_events as read_events,
-)
 from .apis.model_api import (
+    is_event_stream as is_event_stream,
     json_object as json_object,
-)
-from .apis.offered_tools import (
     offered_tools as offered_tools,
+    read_events as read_events,
 )
 from .conversation import (
     TracedTrajectory as TracedTrajectory,
     trajectories_of as trajectories_of,
+)
+from .dialect import (
+    AgentRun as AgentRun,
+    ModelCall as ModelCall,
+    ToolRun as ToolRun,
 )
 from .dialects import (
     DIALECTS as DIALECTS,
@@ -30,11 +31,6 @@ from .exchange_calls import (
 )
 from .gaps import (
     CODES as CODES,
-)
-from .operations import (
-    AgentRun as AgentRun,
-    ModelCall as ModelCall,
-    ToolRun as ToolRun,
 )
 from .readers.spans import (
     error_text as error_text,

@@ -27,14 +27,13 @@ from ..model import (
     semconv,
     trajectory_id,
 )
-from .detached_tools import lone_keys
+from .detached_runs import lone_keys
 from .duplicates import answer_key, call_keys
 from .entries import Entry, Sent
 from .gaps import gap, with_one_missing_parent
 from .message_thread import Thread, chain_of, with_dropped_calls
 from .plain_runs import plain_builder
-from .prompts import prompts_of
-from .retrieval import retrieved_in
+from .run_context import prompts_of, retrieved_in
 from .runs import TracedRun, children_of, steps_of
 from .trajectory_builder import (
     TrajectoryBuilder,

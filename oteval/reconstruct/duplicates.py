@@ -18,8 +18,8 @@ from typing import Any
 
 from ..base.jsontext import canonical, dumps
 from ..model import Gap, Message, Span, identity
+from .dialect import ModelCall, ToolRun
 from .entries import key_of, keys_of
-from .operations import ModelCall, ToolRun
 from .runs import TracedRun
 from .tree import order
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..base.errors import InputError
 from ..model import EVENT_NAME, Exchange, LogRecord, Message, RecordedModelCall, RecordedRequest
 from .apis import api_of
-from .operations import ModelCall
+from .dialect import ModelCall
 from .tree import Node
 
 __all__ = [

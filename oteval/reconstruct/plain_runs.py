@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from ..base.jsontext import canonical
 from ..messages import SYSTEM_ROLES, of_span
 from ..model import Message, ToolCall
+from .dialect import ModelCall
 from .entries import Entry, key_of
 from .message_thread import Thread
-from .operations import ModelCall
 from .runs import TracedRun
 from .tool_results import complete
 from .trajectory_builder import TrajectoryBuilder, agent_name

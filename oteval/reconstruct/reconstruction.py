@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..messages import reading_once
 from ..model import LogRecord, Span, SpanRef, Trajectory, trajectory_id
 from .conversation import TracedTrajectory, trajectories_of
-from .detached_tools import with_lone_tools
+from .detached_runs import with_lone_tools
 from .duplicates import without_duplicates
 from .gaps import gap
 from .run_detection import runs_of

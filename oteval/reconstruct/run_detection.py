@@ -31,18 +31,16 @@ from ..model import (
     user_of,
     version_of,
 )
-from .called_agents import link_called_agents, without_empty_agents
+from .detached_runs import link_called_agents, without_empty_agents
+from .dialect import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from .dialects.by_shape import BY_SHAPE
 from .duplicates import fold_nested, join_streams
 from .exchange_calls import EXCHANGE_DIALECT, ExchangeIndex
 from .gaps import gap
-from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from .prompts import PROMPT_KEYS
-from .retrieval import RETRIEVER_KEYS
+from .run_context import PROMPT_KEYS, RETRIEVER_KEYS
 from .runs import TracedRun, Visit
-from .span_reader import read_span
+from .span_reader import foreign_marks, holds_messages, read_span
 from .tree import Node, build, order
-from .unread_spans import foreign_marks, holds_messages
 
 __all__ = ["adopted", "runs_of", "without_wrappers"]
 

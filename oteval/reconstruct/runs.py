@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..model import Gap, Span
-from .operations import AgentRun, ModelCall, ToolRun
+from .dialect import AgentRun, ModelCall, ToolRun
+from .span_reader import is_transport
 from .tree import Node, order
-from .unread_spans import is_transport
 
 __all__ = ["TracedRun", "Visit", "children_of", "steps_of"]
 

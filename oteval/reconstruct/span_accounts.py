@@ -9,15 +9,14 @@ from typing import Any
 
 from ..model import Gap, LogRecord, Span, Trajectory, trajectory_id
 from .conversation import trajectories_of
-from .detached_tools import with_lone_tools
+from .detached_runs import with_lone_tools
+from .dialect import AgentRun, ModelCall, Operation, ToolRun
 from .dialects.by_shape import BY_SHAPE
 from .duplicates import without_duplicates
 from .gaps import gap
-from .operations import AgentRun, ModelCall, Operation, ToolRun
 from .runs import TracedRun
-from .span_reader import read_span
+from .span_reader import infrastructure_of, read_span
 from .tree import Node, build
-from .unread_spans import infrastructure_of
 
 __all__ = ["Explanation", "SpanAccount", "account_for", "accounts_of_some", "in_order"]
 
@@ -131,15 +130,9 @@ def account_for(
     book = _SpanIndex(trace_id, cleaned_runs, trajectories, of_runs)
     accounts = []
     by_shape = any(BY_SHAPE in run.dialects for run in runs if run.root.span.trace_id == trace_id)
-    for root in build(spans):
-        depths = {id(root): 0}
-        for node in root.walk():
-            if node.parent is not None and node is not root:
-                depths[id(node)] = depths[id(node.parent)] + 1
-            if node.is_stand_in:
-                continue
-            read_result = read_span(node.span, logs.get(node.span.span_id, ()), by_shape=by_shape)
-            accounts.append(book.account(node, depths[id(node)], *read_result))
+    for node, depth in _nodes(spans):
+        read_result = read_span(node.span, logs.get(node.span.span_id, ()), by_shape=by_shape)
+        accounts.append(book.account(node, depth, *read_result))
     count = sum(len(records) for records in logs.values())
     hints = () if trajectories or not spans else (gap("no_model_spans", accounts[0].span.span_id),)
     return Explanation(trace_id, tuple(accounts), count, tuple(trajectories), hints)
@@ -151,13 +144,18 @@ def in_order(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
     Args:
         spans: The spans of one trace.
     """
+    return ((node.span, depth) for node, depth in _nodes(spans))
+
+
+def _nodes(spans: Sequence[Span]) -> Iterator[tuple[Node, int]]:
+    """Yield the nodes of a trace without stand-ins, parents first, each with its depth."""
     for root in build(spans):
         depths = {id(root): 0}
         for node in root.walk():
             if node.parent is not None and node is not root:
                 depths[id(node)] = depths[id(node.parent)] + 1
             if not node.is_stand_in:
-                yield node.span, depths[id(node)]
+                yield node, depths[id(node)]
 
 
 def accounts_of_some(spans: Sequence[tuple[Span, int]], run: Trajectory) -> list[SpanAccount]:

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 from ..base.jsontext import canonical
 from ..messages import decided
 from ..model import Gap, Message, ToolCall
+from .dialect import ToolRun
 from .entries import Entry, key_of
 from .gaps import gap
-from .operations import ToolRun
 from .tool_spans import result_message
 
 __all__ = ["Completed", "complete"]

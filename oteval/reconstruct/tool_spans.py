@@ -11,8 +11,8 @@ from typing import Any
 
 from ..messages import content_of, hidden, outcome_of, parse_arguments, text_of
 from ..model import Gap, Message, Span
+from .dialect import AgentRun, ToolRun
 from .gaps import gap
-from .operations import AgentRun, ToolRun
 from .readers.spans import attribute_gaps, error_text
 
 __all__ = ["failure_of", "result_message", "tool_of_attributes", "tool_run"]

@@ -17,10 +17,10 @@ from operator import is_
 from ..base.jsontext import canonical
 from ..messages import SYSTEM_ROLES
 from ..model import CONTENT_GAPS, Gap, Message, Rewrite, ToolCall, Trajectory, identity
+from .dialect import AgentRun, ModelCall, ToolRun
 from .entries import Entry, Sent, key_of
 from .gaps import gap
 from .message_thread import Overlap, Thread, answered, keys_before, with_dropped_calls
-from .operations import AgentRun, ModelCall, ToolRun
 from .runs import TracedRun
 from .tool_results import complete
 from .tool_spans import result_message

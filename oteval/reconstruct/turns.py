@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 from ..base.jsontext import dumps
 from ..model import FAILED_REQUEST, PROCESS, RETRY_WAIT_NS, Message, ToolCall, identity
+from .dialect import ModelCall
 from .entries import Entry, keys_of
 from .message_thread import answered
-from .operations import ModelCall
 from .runs import TracedRun
 from .trajectory_builder import TrajectoryBuilder, agent_name
 

@@ -10,7 +10,7 @@ import pytest
 from oteval import create_final_answer_evaluator, create_finish_reason_evaluator
 from oteval.model import Event, LogRecord, Span, Usage, normal_finish_reason
 from oteval.model.selection import parse_condition
-from oteval.reconstruct.finish_reasons import finish_reason_of
+from oteval.reconstruct.recorded_answers import finish_reason_of
 from oteval.store import Store
 
 from ..evaluators.checks.helpers import says

@@ -19,8 +19,8 @@ import pytest
 from oteval.messages.call_outcome import outcome_of_message
 from oteval.model import Event, LogRecord, Message, Span
 from oteval.reconstruct import reconstruct
+from oteval.reconstruct.dialect import ToolRun
 from oteval.reconstruct.dialects import DIALECTS
-from oteval.reconstruct.operations import ToolRun
 from oteval.reconstruct.span_reader import attach_logs, read_span
 
 from . import (

@@ -8,7 +8,7 @@ import pytest
 
 from oteval.model import Event
 from oteval.reconstruct import reconstruct
-from oteval.reconstruct.operations import ModelCall
+from oteval.reconstruct.dialect import ModelCall
 from oteval.reconstruct.span_reader import read_span
 
 from .builders import DATA, capture, only, span

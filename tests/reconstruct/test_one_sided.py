@@ -9,7 +9,7 @@ import pytest
 
 from oteval.model import Span
 from oteval.reconstruct import reconstruct
-from oteval.reconstruct.operations import ModelCall
+from oteval.reconstruct.dialect import ModelCall
 from oteval.reconstruct.span_reader import read_span
 
 from .builders import NAMES, agent, asks, capture, chat, codes, gives, only, said, tool, user

@@ -8,7 +8,7 @@ import pytest
 
 from oteval.model import Span
 from oteval.reconstruct import reconstruct
-from oteval.reconstruct.prompts import prompts_of
+from oteval.reconstruct.run_context import prompts_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oteval.model import Span
-from oteval.reconstruct.operations import ToolRun
+from oteval.reconstruct.dialect import ToolRun
 from oteval.reconstruct.span_reader import read_span
 
 from .builders import span

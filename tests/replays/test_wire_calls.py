@@ -10,7 +10,7 @@ from oteval.model import LogRecord, Span
 from oteval.model.http_exchanges import to_event
 from oteval.model.recording import Chunk, Exchange, Recording
 from oteval.reconstruct import reconstruct
-from oteval.reconstruct.apis.event_stream import event
+from oteval.reconstruct.apis.model_api import event
 from oteval.replays.recordings import read_recording, recording_of
 from oteval.scoring import refresh
 from oteval.store import Store, StoredSession

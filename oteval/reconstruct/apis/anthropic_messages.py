@@ -12,11 +12,11 @@ from typing import Any
 from ...base.jsontext import dumps, dumps_exact, loads
 from ...messages import NO_SOURCE, from_messages, is_reasoning, reasoning_text, system_messages
 from ...model import Message, RecordedModelCall, RecordedRequest, read_tokens
-from .event_stream import event
 from .model_api import (
     ApiAnswer,
     ModelApi,
     call_id,
+    event,
     joined_answer,
     json_object,
     pieces,

@@ -7,14 +7,15 @@ answered as any other recorded request.
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ...base.jsontext import dumps, dumps_exact, loads
 from ...messages import NO_SOURCE, from_blocks, is_reasoning, reasoning_text
 from ...model import Message, RecordedModelCall, RecordedRequest, read_tokens
-from .aws_event_stream import encoded, is_aws_event_stream, read_messages
 from .model_api import (
     ApiAnswer,
     ErrorAnswer,
@@ -27,7 +28,7 @@ from .model_api import (
     without,
 )
 
-__all__ = ["BedrockConverse"]
+__all__ = ["BedrockConverse", "StreamMessage", "encoded", "is_aws_event_stream", "read_messages"]
 
 _METHOD, _STREAM_METHOD = "/converse", "/converse-stream"
 _OWN_FIELDS = ("messages", "system", "toolConfig", "modelId", "inferenceConfig")
@@ -51,6 +52,13 @@ _ERRORS = {
     429: "ThrottlingException",
     503: "ServiceUnavailableException",
 }
+_PRELUDE = struct.Struct(">III")
+_CHECKSUM = struct.Struct(">I")
+_SHORT = struct.Struct(">H")
+_TEXT = 7
+# The size of the other types' values. Values with a length in front are texts and bytes.
+_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+_BYTES = 6
 
 
 class BedrockConverse(ModelApi):
@@ -268,3 +276,87 @@ def _block_events(block: Mapping[str, Any], index: int) -> Iterator[tuple[str, d
     for delta in deltas:
         yield "contentBlockDelta", {"delta": delta, **at}
     yield "contentBlockStop", at
+
+
+class StreamMessage(NamedTuple):
+    """One message of a stream.
+
+    Attributes:
+        name: The name of the event or of the exception, or "".
+        is_error: Whether it reports an exception.
+        fields: The JSON object in its payload.
+    """
+
+    name: str
+    is_error: bool
+    fields: Mapping[str, Any]
+
+
+def is_aws_event_stream(body: bytes) -> bool:
+    """Whether a body begins with a message of such a stream."""
+    if len(body) < _PRELUDE.size:
+        return False
+    _, _, checksum = _PRELUDE.unpack_from(body)
+    return bool(zlib.crc32(body[:8]) == checksum)
+
+
+def read_messages(body: bytes) -> Iterator[StreamMessage]:
+    """Yield the messages of a stream, up to a message that the end of the body cuts."""
+    start = 0
+    while is_aws_event_stream(body[start : start + _PRELUDE.size]):
+        length, header_length, _ = _PRELUDE.unpack_from(body, start)
+        payload_at = start + _PRELUDE.size + header_length
+        end = start + length
+        if end > len(body) or payload_at > end - _CHECKSUM.size:
+            return
+        headers = dict(_headers(body[start + _PRELUDE.size : payload_at]))
+        is_error = headers.get(":message-type") in ("exception", "error")
+        name = headers.get(":exception-type" if is_error else ":event-type", "")
+        yield StreamMessage(name, is_error, _object(body[payload_at : end - _CHECKSUM.size]))
+        start = end
+
+
+def encoded(name: str, fields: Mapping[str, Any]) -> bytes:
+    """The message of an event with a JSON payload."""
+    headers = b"".join(
+        bytes([len(key)]) + key.encode() + bytes([_TEXT]) + _SHORT.pack(len(text)) + text.encode()
+        for key, text in (
+            (":event-type", name),
+            (":content-type", "application/json"),
+            (":message-type", "event"),
+        )
+    )
+    payload = dumps(fields).encode()
+    length = _PRELUDE.size + len(headers) + len(payload) + _CHECKSUM.size
+    lengths = struct.pack(">II", length, len(headers))
+    message = lengths + _CHECKSUM.pack(zlib.crc32(lengths)) + headers + payload
+    return message + _CHECKSUM.pack(zlib.crc32(message))
+
+
+def _headers(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the headers that are texts."""
+    at = 0
+    while at < len(data):
+        size = data[at]
+        name = data[at + 1 : at + 1 + size].decode("utf-8", "replace")
+        at += 1 + size
+        kind = data[at] if at < len(data) else 0
+        at += 1
+        if kind not in (_TEXT, _BYTES):
+            at += _SIZES.get(kind, len(data))
+            continue
+        if at + _SHORT.size > len(data):
+            return
+        (size,) = _SHORT.unpack_from(data, at)
+        at += _SHORT.size
+        if kind == _TEXT:
+            yield name, data[at : at + size].decode("utf-8", "replace")
+        at += size
+
+
+def _object(payload: bytes) -> Mapping[str, Any]:
+    try:
+        fields = loads(payload)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}

@@ -14,12 +14,13 @@ from urllib.parse import unquote, urlsplit
 from ...base.jsontext import dumps, dumps_exact
 from ...messages import is_reasoning, reasoning_text
 from ...model import Message, RecordedModelCall, RecordedRequest, ToolCall, read_tokens
-from .event_stream import DONE, event
 from .model_api import (
+    DONE,
     ApiAnswer,
     ModelApi,
     call_id,
     created,
+    event,
     json_object,
     pieces,
     refusal_of,

@@ -25,10 +25,10 @@ from ...messages import (
     system_messages,
 )
 from ...model import Message, RecordedModelCall, RecordedRequest, ToolCall, read_tokens
-from .event_stream import event
 from .model_api import (
     ApiAnswer,
     ModelApi,
+    event,
     joined_answer,
     json_object,
     pieces,

@@ -16,23 +16,35 @@ from typing import Any, ClassVar
 from ...base.errors import InputError
 from ...base.jsontext import dumps, loads
 from ...model import Message, RecordedModelCall, RecordedRequest, Usage
-from .event_stream import is_event_stream, read_events
 
 __all__ = [
+    "DONE",
     "ApiAnswer",
     "ErrorAnswer",
     "ModelApi",
     "call_id",
     "created",
+    "event",
+    "is_event_stream",
     "joined_answer",
     "json_object",
     "made_up_id",
+    "offered_tools",
     "pieces",
+    "read_events",
     "refusal_of",
     "response_id",
     "text_of_error",
     "without",
 ]
+
+DONE = b"data: [DONE]\n\n"
+"""The event that ends a stream of OpenAI's chat completions."""
+
+_LINES = re.compile(rb"\r\n|\n|\r")
+_STREAM_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+# The keys of the tools of a request, in the APIs of models.
+_OFFERS = ("tools", "functions", "toolConfig", "tool_config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,3 +310,75 @@ def refusal_of(message: Message) -> tuple[str | None, str]:
     if not marks or refusal:
         return message.content, refusal
     return None, message.content or ""
+
+
+def is_event_stream(body: bytes) -> bool:
+    """Whether a body consists of server-sent events."""
+    return body.lstrip()[:6].startswith(_STREAM_FIELDS)
+
+
+def read_events(body: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the data of the events of a stream.
+
+    Events whose data is not a JSON object, such as ``[DONE]``, are left out. A last event that the
+    end of the stream cuts is left out too.
+    """
+    data: list[bytes] = []
+    for line in _LINES.split(body):
+        if line.startswith(b"data:"):
+            data.append(line[5:].removeprefix(b" "))
+        elif not line and data:
+            yield from _objects(b"\n".join(data))
+            data = []
+    if data:
+        yield from _objects(b"\n".join(data))
+
+
+def _objects(data: bytes) -> Iterator[dict[str, Any]]:
+    try:
+        value = loads(data)
+    except ValueError:
+        return
+    if isinstance(value, dict):
+        yield value
+
+
+def event(data: Mapping[str, Any], name: str = "") -> bytes:
+    """Return one event with JSON data.
+
+    Args:
+        data: The data.
+        name: The event's name; "" for an event without a name.
+    """
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {dumps(data)}\n\n".encode()
+
+
+def offered_tools(request: bytes | RecordedRequest) -> list[str]:
+    """The names of the tools that a request offers to a model.
+
+    Args:
+        request: The body of a request, or a request of a known API.
+    """
+    if isinstance(request, RecordedRequest):
+        return list(dict.fromkeys(_names(list(request.tools))))
+    try:
+        body = loads(request)
+    except ValueError:
+        return []
+    offers = [body.get(key) for key in _OFFERS] if isinstance(body, Mapping) else []
+    return list(dict.fromkeys(name for offer in offers for name in _names(offer)))
+
+
+def _names(definitions: Any) -> Iterator[str]:
+    """Yield the names of tools in definitions, without the names of their parameters."""
+    if isinstance(definitions, Mapping):
+        name = definitions.get("name")
+        if isinstance(name, str):
+            yield name
+            return
+        for value in definitions.values():
+            yield from _names(value)
+    elif isinstance(definitions, Sequence) and not isinstance(definitions, (str, bytes)):
+        for value in definitions:
+            yield from _names(value)

@@ -12,16 +12,18 @@ from typing import Any
 from ...base.jsontext import dumps, dumps_exact
 from ...messages import NO_SOURCE, from_messages, is_reasoning, reasoning_text
 from ...model import Message, RecordedModelCall, RecordedRequest, ToolCall, read_tokens
-from .event_stream import event, is_event_stream, read_events
 from .model_api import (
     ApiAnswer,
     ModelApi,
     call_id,
     created,
+    event,
+    is_event_stream,
     joined_answer,
     json_object,
     made_up_id,
     pieces,
+    read_events,
     refusal_of,
     response_id,
     without,

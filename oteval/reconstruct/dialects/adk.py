@@ -36,9 +36,8 @@ from ...messages import (
     system_messages,
 )
 from ...model import Message, Span
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import attribute_gaps, integer, not_captured
 from ..tool_spans import tool_run

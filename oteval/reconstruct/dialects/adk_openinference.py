@@ -17,8 +17,7 @@ from typing import Any
 
 from ...messages import SYSTEM_ROLES, mapping_of, text_of
 from ...model import Message, Span
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, ToolRun
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun
 from ..readers.openinference_raw import OUTPUT, answer, request
 from . import genai, openinference
 

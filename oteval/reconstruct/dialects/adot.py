@@ -25,9 +25,8 @@ from ...messages import (
     result_of,
 )
 from ...model import Gap, Message, Span, semconv
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import attribute_gaps
 from ..tool_spans import tool_run

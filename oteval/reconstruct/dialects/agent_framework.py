@@ -14,8 +14,7 @@ from dataclasses import replace
 
 from ...messages import SYSTEM_ROLES, from_event, from_messages, join_neighbours, parse
 from ...model import Message, Span
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import attribute_gaps, integer
 from . import genai
 from .genai_events import emitted

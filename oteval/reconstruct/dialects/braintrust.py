@@ -21,8 +21,7 @@ from ...messages import (
     tool_definitions,
 )
 from ...model import Span, read_tokens
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import client_call
 from ..readers.spans import only_argument, parsed_unless_cut
 from ..tool_spans import tool_of_attributes

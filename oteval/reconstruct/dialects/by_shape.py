@@ -17,9 +17,8 @@ from typing import Any
 
 from ...messages import hidden, parse, returned_value, text_message, tool_definitions
 from ...model import Gap, Message, Role, Span, Usage, read_tokens, span_tokens
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, Wrapper
 from ..readers.attribute_shapes import Shape, shape_of, token_attributes, words_of
 from ..readers.spans import call_arguments, model_failure
 from ..readers.strict_messages import (

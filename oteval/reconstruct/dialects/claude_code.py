@@ -16,9 +16,8 @@ from typing import Any
 
 from ...messages import answer_of, hidden, last_message_of, parse, text_of
 from ...model import Gap, LogRecord, Message, Span, Usage, read_tokens
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import error_text, parsed_unless_cut
 from ..tool_spans import failure_of, tool_run
 from ..tree import order

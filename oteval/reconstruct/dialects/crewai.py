@@ -22,8 +22,7 @@ from typing import Any
 
 from ...messages import from_messages, parse, parse_arguments, text_message
 from ...model import Message, Span, ToolCall
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from . import genai, openinference
 from .openinference import SWITCH
 

@@ -20,8 +20,7 @@ from typing import Any
 from ...base.jsontext import dumps
 from ...messages import decoded_text, mapping_of, parse, parse_arguments, text_message
 from ...model import Message, Span, ToolCall
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.openinference_raw import INPUT, OUTPUT
 from ..readers.spans import call_arguments
 from . import openinference

@@ -23,8 +23,7 @@ from ...messages import (
     system_messages,
 )
 from ...model import Span, semconv
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import not_captured
 from ..tool_spans import tool_of_attributes

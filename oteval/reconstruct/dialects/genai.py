@@ -26,9 +26,8 @@ from ...messages import (
     tool_definitions,
 )
 from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span, semconv
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import model_call
 from ..readers.spans import attribute_gaps, integer, missing_side, model_failure
 from ..tool_spans import tool_of_attributes

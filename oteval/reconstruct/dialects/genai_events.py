@@ -29,9 +29,8 @@ from ...messages import (
     tool_definitions,
 )
 from ...model import LogRecord, Message, Span, semconv
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import integer, is_whole
 from .genai import (

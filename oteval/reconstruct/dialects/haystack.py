@@ -26,9 +26,8 @@ from ...messages import (
     parse,
 )
 from ...model import Message, Span, read_tokens
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..tool_spans import tool_of_attributes
 

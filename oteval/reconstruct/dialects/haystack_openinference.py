@@ -15,8 +15,7 @@ from typing import Any
 
 from ...messages import mapping_of, object_of
 from ...model import Message, Span
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, Wrapper
 from ..readers.flat_lists import has_prefix
 from ..readers.openinference_flat import RECEIVED, SENT
 from ..readers.openinference_raw import INPUT, OUTPUT

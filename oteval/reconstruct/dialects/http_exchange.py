@@ -17,10 +17,9 @@ from ...model import (
     from_log,
     normal_finish_reason,
 )
-from ..dialect import Dialect, Logs
+from ..dialect import Dialect, Logs, ModelCall, Operation, Wrapper
 from ..exchange_calls import EXCHANGE_DIALECT, model_exchange, read_exchange
 from ..gaps import gap
-from ..operations import ModelCall, Operation, Wrapper
 
 __all__ = ["DIALECT"]
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from ...messages import hidden, mapping_of, messages, parse, returned_value
 from ...model import NO_TOKENS, Message, Span, read_tokens
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import client_call
 from ..readers.spans import attribute_gaps, error_text, parsed_unless_cut
 from ..tool_spans import tool_run

@@ -13,8 +13,7 @@ from typing import Any
 
 from ...messages import hidden, last_message_of, mapping_of, parse
 from ...model import Span, semconv
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import client_call
 from ..readers.spans import call_arguments, integer, usage
 from ..tool_spans import tool_of_attributes

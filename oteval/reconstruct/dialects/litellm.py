@@ -29,9 +29,8 @@ from ...messages import (
     request_of,
 )
 from ...model import NO_TOKENS, Gap, Span, Usage, read_tokens
-from ..dialect import Dialect, Logs
+from ..dialect import Dialect, Logs, ModelCall, Operation, Wrapper
 from ..gaps import gap
-from ..operations import ModelCall, Operation, Wrapper
 from ..readers.flat_lists import nested
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import NO_OUTPUT, missing_side, usage

@@ -23,8 +23,7 @@ from ...messages import (
     returned_value,
 )
 from ...model import LogRecord, Span
-from ..dialect import Dialect, Logs
-from ..operations import ModelCall, Operation, ToolRun, Wrapper
+from ..dialect import Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import attribute_gaps, not_captured
 from ..tool_spans import tool_run

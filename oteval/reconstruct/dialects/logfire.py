@@ -15,9 +15,8 @@ from typing import Any
 
 from ...messages import ModelRequest, answer_of, mapping_of, parse, parse_arguments, request_of
 from ...model import NO_TOKENS, Message, Span, Usage, read_tokens, span_tokens
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import attribute_gaps, not_captured
 from ..tool_spans import tool_run

@@ -18,8 +18,7 @@ from typing import Any
 
 from ...messages import SYSTEM_ROLES, ModelAnswer, ModelRequest, decoded, from_messages, parse
 from ...model import LogRecord, Message, Span, semconv
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import not_captured, usage
 from ..tool_spans import tool_of_attributes

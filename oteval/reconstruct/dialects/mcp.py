@@ -8,8 +8,7 @@ ignored. The SDKs' spans have no content.
 from __future__ import annotations
 
 from ...model import Span
-from ..dialect import Dialect, Logs
-from ..operations import Operation, Wrapper
+from ..dialect import Dialect, Logs, Operation, Wrapper
 from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]

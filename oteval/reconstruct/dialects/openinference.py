@@ -22,9 +22,8 @@ from ...messages import (
     tool_definitions,
 )
 from ...model import Message, Span, semconv
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.flat_lists import has_prefix
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.openinference_flat import (

@@ -15,9 +15,8 @@ from dataclasses import replace
 
 from ...messages import content_of, literal_of, returned_value
 from ...model import Message, Span, ToolCall, semconv
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..tool_spans import tool_of_attributes
 from . import genai, genai_events
 

@@ -16,8 +16,7 @@ from typing import Any
 from ...base.jsontext import dumps
 from ...messages import from_event, from_messages, join_neighbours, mapping_of, parse
 from ...model import Message, Span, semconv
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, ModelCall, Operation, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, Wrapper
 from ..readers.spans import integer
 from ..tool_spans import tool_of_attributes
 from . import genai

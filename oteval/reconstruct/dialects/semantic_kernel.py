@@ -10,9 +10,8 @@ and ``gen_ai.content.completion``. The agent's span has OpenAI's messages and on
 from __future__ import annotations
 
 from ...model import Span
-from ..dialect import Dialect, Logs
+from ..dialect import Dialect, Logs, ModelCall, Operation, Wrapper
 from ..gaps import gap
-from ..operations import ModelCall, Operation, Wrapper
 from ..tool_spans import tool_run
 from . import genai, genai_events
 

@@ -25,9 +25,8 @@ from ...messages import (
     text_message,
 )
 from ...model import Gap, Message, Span, ToolCall
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun
 from . import openinference
 from .openinference import SWITCH
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from ...messages import decoded_text
 from ...model import Span
-from ..dialect import Dialect, Logs
-from ..operations import AgentRun, Operation, Wrapper
+from ..dialect import AgentRun, Dialect, Logs, Operation, Wrapper
 from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]

@@ -28,9 +28,8 @@ from ...messages import (
     tool_definitions,
 )
 from ...model import Event, Gap, Message, Span, semconv
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..tool_spans import tool_run
 from . import genai

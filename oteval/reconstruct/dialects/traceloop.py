@@ -26,9 +26,8 @@ from ...messages import (
     tool_definitions,
 )
 from ...model import Span, normal_finish_reason, semconv
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.flat_lists import nested
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import call_arguments, missing_side, only_argument, parsed_unless_cut

@@ -27,9 +27,8 @@ from ...messages import (
     tool_definitions,
 )
 from ...model import DAMAGED_CONTENT_GAPS, Message, Span, Usage, read_tokens, semconv, span_tokens
-from ..dialect import Dialect, Logs
+from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
 from ..readers.spans import missing_side
 from ..tool_spans import tool_of_attributes

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...messages import ModelAnswer, ModelRequest, answer_of, request_of, tool_definitions
 from ...model import Gap, Span, Usage, semconv
+from ..dialect import ModelCall
 from ..gaps import gap
-from ..operations import ModelCall
 from . import spans
 
 __all__ = ["call_gaps", "client_call", "model_call"]

@@ -9,7 +9,7 @@ import pytest
 from oteval.model import Message, ToolCall, Usage
 from oteval.reconstruct.apis import api_of
 from oteval.reconstruct.apis.anthropic_messages import AnthropicMessages
-from oteval.reconstruct.apis.event_stream import read_events
+from oteval.reconstruct.apis.model_api import read_events
 
 from .rebuilt import recorded
 

@@ -10,8 +10,7 @@ import pytest
 from oteval.model import Message, ToolCall, Usage
 from oteval.model.recording import RecordedRequest
 from oteval.reconstruct.apis import api_of
-from oteval.reconstruct.apis.aws_event_stream import encoded, read_messages
-from oteval.reconstruct.apis.bedrock_converse import BedrockConverse
+from oteval.reconstruct.apis.bedrock_converse import BedrockConverse, encoded, read_messages
 
 from .rebuilt import recorded
 

@@ -10,8 +10,8 @@ import pytest
 from oteval.model import Message, ToolCall, Usage
 from oteval.model.recording import RecordedRequest
 from oteval.reconstruct.apis import api_of
-from oteval.reconstruct.apis.event_stream import event
 from oteval.reconstruct.apis.gemini import Gemini
+from oteval.reconstruct.apis.model_api import event
 
 from .rebuilt import recorded
 

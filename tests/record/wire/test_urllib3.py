@@ -14,7 +14,7 @@ from urllib3.util.retry import Retry
 
 import oteval
 from oteval.model import Exchange
-from oteval.reconstruct.apis.aws_event_stream import encoded
+from oteval.reconstruct.apis.bedrock_converse import encoded
 from oteval.record.wire import interception
 
 from ...replays.recorded import recording_of

@@ -1,4 +1,4 @@
-"""The documents that a run retrieved, from the spans of its retrievers.
+"""The context of a run, from any of its spans: documents that it retrieved, and named prompts.
 
 The model does not call a retriever, and no message contains its results, but judges compare a
 run's answers with them. Emitters write them as flat attributes (OpenInference), or as a list in the
@@ -7,18 +7,31 @@ retriever's output, in the fields of LangChain's or Haystack's documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..messages import hidden, list_of, parse
-from ..model import Gap, RetrievedDocument, Span, first
+from ..model import Gap, RetrievedDocument, Span, first, own_names, own_value
 from .dialects import haystack, langfuse, langsmith, langwatch, mlflow, openinference, traceloop
 from .gaps import gap
 from .readers.flat_lists import nested
 from .runs import TracedRun
 
-__all__ = ["RETRIEVER_KEYS", "Retrieved", "retrieved_in"]
+__all__ = ["PROMPT_KEYS", "RETRIEVER_KEYS", "Retrieved", "prompts_of", "retrieved_in"]
+
+# The attributes with a prompt's name and its version, by emitter.
+_NAMED = (
+    ("gen_ai.prompt.name", "gen_ai.prompt.version"),
+    ("langfuse.observation.prompt.name", "langfuse.observation.prompt.version"),
+    ("traceloop.prompt.key", "traceloop.prompt.version"),
+    ("llm.prompt_template.name", "llm.prompt_template.version"),
+    ("langsmith.metadata.lc_hub_repo", "langsmith.metadata.lc_hub_commit_hash"),
+)
+_LINKED = "mlflow.linkedPrompts"
+PROMPT_KEYS = frozenset([_LINKED, *(key for pair in _NAMED for key in pair)])
+"""The attributes that name a prompt or its version."""
+_LONGEST = 200
 
 
 class _Emitter(NamedTuple):
@@ -173,3 +186,42 @@ def _is_in_tool(span: Span, run: TracedRun) -> bool:
     while at in parents and at not in tools:
         at = parents.pop(at)
     return at in tools
+
+
+def prompts_of(spans: Iterable[Span], names: Collection[str]) -> tuple[str, ...]:
+    """The prompts of some spans, each once, as ``name`` or ``name@version``.
+
+    A prompt without a known name is ``@version``.
+
+    Args:
+        spans: The spans.
+        names: The names of these attributes that the spans or their resources have.
+    """
+    if PROMPT_KEYS.isdisjoint(names) and not any(name in names for name in own_names("prompt")):
+        return ()
+    prompts: dict[str, None] = {}
+    for span in spans:
+        attributes = span.attributes
+        prompts[_text(own_value("prompt", attributes, span.resource))] = None
+        if attributes.keys().isdisjoint(PROMPT_KEYS):
+            continue
+        for name_key, version_key in _NAMED:
+            if name_key in attributes or version_key in attributes:
+                prompts[_prompt(attributes.get(name_key), attributes.get(version_key))] = None
+        for item in list_of(parse(attributes.get(_LINKED)).value) if _LINKED in attributes else ():
+            if isinstance(item, Mapping):
+                prompts[_prompt(item.get("name"), item.get("version"))] = None
+    prompts.pop("", None)
+    return tuple(prompts)
+
+
+def _prompt(name: object, version: object) -> str:
+    name_text, version_text = _text(name), _text(version)
+    return f"{name_text}@{version_text}" if version_text else name_text
+
+
+def _text(value: object) -> str:
+    if value is None or hidden(value) or not isinstance(value, (str, int, float)):
+        return ""
+    text = " ".join(str(value).split())
+    return text if len(text) <= _LONGEST else ""

@@ -1,4 +1,4 @@
-"""What the recorded answer of a model call reports: why the model stopped, and its tokens.
+"""The reason and the tokens that the recorded answer of a model call reports.
 
 Most instrumentations have an attribute for the reason. Others have it only inside of the recorded
 answer: in the messages of the conventions, in a chat completion, Anthropic's message, Gemini's

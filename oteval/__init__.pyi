@@ -66,6 +66,9 @@ from .evaluators.checks.latency import (
 from .evaluators.checks.loops import (
     create_loop_evaluator as create_loop_evaluator,
 )
+from .evaluators.checks.recovered import (
+    create_recovered_evaluator as create_recovered_evaluator,
+)
 from .evaluators.checks.required_text import (
     create_required_text_evaluator as create_required_text_evaluator,
 )

@@ -26,7 +26,7 @@ from .calls import CallTable
 from .messages import to_messages
 from .spec import MatchSpec
 
-__all__ = ["failed_calls", "outcome_by", "results_of", "select", "write_tools"]
+__all__ = ["effect_hints", "failed_calls", "outcome_by", "results_of", "select", "write_tools"]
 
 
 def select(
@@ -75,7 +75,7 @@ def write_tools(spec: MatchSpec, *trajectories: Any) -> frozenset[str]:
     hints: dict[str, bool] = {}
     for trajectory in trajectories:
         if not isinstance(trajectory, (list, tuple)):
-            hints.update(_hints(field_of(trajectory, "tools")))
+            hints.update(effect_hints(field_of(trajectory, "tools")))
     if spec.effect_tools is None and not hints:
         raise InputError(
             f"view={spec.view!r} needs to know which tools change something: pass "
@@ -85,7 +85,12 @@ def write_tools(spec: MatchSpec, *trajectories: Any) -> frozenset[str]:
     return hinted | (spec.effect_tools or frozenset())
 
 
-def _hints(tools: Any) -> dict[str, bool]:
+def effect_hints(tools: Any) -> dict[str, bool]:
+    """Whether tools only read, by their name, where a definition has MCP's ``readOnlyHint``.
+
+    Args:
+        tools: The definitions in any form.
+    """
     hints: dict[str, bool] = {}
     for tool in tools if isinstance(tools, (list, tuple)) else ():
         inner = field_of(tool, "function") or tool

@@ -55,6 +55,7 @@ MATRIX: list[tuple[str, dict[str, Any], str]] = [
     ("tool_order", {"rules": ["look_up before refund"]}, CALLS),
     ("forbidden_tools", {"forbidden": ["delete_*"]}, CALLS),
     ("loops", {}, CALLS),
+    ("recovered", {}, "nnnnnnnn"),
     ("tool_schema", {"definitions": "tools.json"}, CALLS),
     ("budget", {"max_steps": 3}, CALLS),
     ("budget", {"max_tool_calls": 3}, CALLS),

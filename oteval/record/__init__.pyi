@@ -29,6 +29,7 @@ from .doctor import (
 )
 from .exchanged_code import (
     RUN as RUN,
+    LateResult as LateResult,
     nested_codes as nested_codes,
 )
 from .foreground_process import (
@@ -38,6 +39,7 @@ from .foreground_process import (
 )
 from .hooks import (
     AgentEnd as AgentEnd,
+    AnswerDelay as AnswerDelay,
     ReturnedValue as ReturnedValue,
     ToolAnswer as ToolAnswer,
     ToolHook as ToolHook,

@@ -24,6 +24,7 @@ from uuid import uuid4
 from weakref import WeakSet
 
 from .faults import guarded
+from .hooks import ToolAnswer
 from .parameters import Parameters
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "CallHandler",
     "CallObserver",
     "CodeExchange",
+    "LateResult",
     "answer_call",
     "answer_coroutine_call",
     "exchange_function",
@@ -44,6 +46,25 @@ __all__ = [
 
 RUN: Final = object()
 """The value that a handler returns to let the function run."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateResult:
+    """The value that a handler returns for a coroutine function with a result that takes time.
+
+    Attributes:
+        answer: The answer, which is waited for.
+        result: Returns the result, or raises the error.
+    """
+
+    answer: ToolAnswer
+    result: Callable[[], Any]
+
+    async def awaited(self) -> Any:
+        """Wait, and return the result or raise the error."""
+        await self.answer.wait_async()
+        return self.result()
+
 
 CallHandler = Callable[[Callable[..., Any], Mapping[str, Any]], Any]
 """Answers a call of a function, or returns `RUN`.
@@ -333,6 +354,8 @@ async def answer_coroutine_call(key: str, call: _Call) -> Any:
     if exchange is None:
         return await _call_unknown(call)()
     answer, run = _answered(exchange, call)
+    if isinstance(answer, LateResult):
+        return await answer.awaited()
     return await run() if answer is RUN else answer
 
 

@@ -193,6 +193,7 @@ def _plain_function(function: Callable[..., Any], begin: Begin) -> Callable[...,
             if answer is None:
                 result = function(*args, **kwargs)
             else:
+                answer.wait()
                 result = run.replayed(answer)
                 if not isinstance(result, (Awaited, Generated)):
                     return result
@@ -242,6 +243,7 @@ def _coroutine(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
             if answer is not None:
                 if answer.is_cancelled:
                     await _until_cancelled()
+                await answer.wait_async()
                 return run.replayed(answer)
             result = await function(*args, **kwargs)
             run.returned(result)
@@ -262,6 +264,7 @@ def _generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
             if answer is None:
                 work = function(*args, **kwargs)
             else:
+                answer.wait()
                 result = run.replayed(answer)
                 work = _generated(result, is_async=False).work()
                 # If an answer has no chunks, its result is recorded already.
@@ -305,6 +308,7 @@ def _async_generator(function: Callable[..., Any], begin: Begin) -> Callable[...
             if run is None or answer is None:
                 work = function(*args, **kwargs)
             else:
+                await answer.wait_async()
                 result = run.replayed(answer)
                 work = _generated(result, is_async=True).work()
                 is_open = isinstance(result, Generated)

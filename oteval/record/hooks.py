@@ -12,8 +12,11 @@ writes becomes the value, and all other text stays text.
 
 from __future__ import annotations
 
+import asyncio
 import builtins
+import sys
 import threading
+import time
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +30,7 @@ from ..base.jsontext import dumps, loads_exact
 __all__ = [
     "AgentEnd",
     "AgentHook",
+    "AnswerDelay",
     "ReturnedValue",
     "ToolAnswer",
     "ToolHook",
@@ -39,6 +43,31 @@ __all__ = [
     "set_tool_hook",
     "tool_hook",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDelay:
+    """The time that an answer takes.
+
+    Attributes:
+        seconds: The time.
+        sleep: Waits in place of the clock, for callers that pass their own time; None to wait.
+    """
+
+    seconds: float
+    sleep: Callable[[float], None] | None = None
+
+    def wait(self) -> None:
+        """Wait in this thread."""
+        (self.sleep or time.sleep)(self.seconds)
+
+    async def wait_async(self) -> None:
+        """Wait on the event loop in use, which may be trio's."""
+        if self.sleep is not None:
+            self.sleep(self.seconds)
+            return
+        anyio = sys.modules.get("anyio")
+        await (anyio.sleep(self.seconds) if anyio is not None else asyncio.sleep(self.seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +95,7 @@ class ToolAnswer:
         returned: The value that the function returned, if its type was recorded; None otherwise.
         raised: The exception that the function raised, if its type was recorded; None otherwise.
         is_cancelled: Whether the caller cancelled the tool before it returned.
+        delay: The time that passes before the tool returns or raises; None for none.
     """
 
     result: Any = None
@@ -75,6 +105,17 @@ class ToolAnswer:
     returned: ReturnedValue | None = None
     raised: BaseException | None = None
     is_cancelled: bool = False
+    delay: AnswerDelay | None = None
+
+    def wait(self) -> None:
+        """Wait in this thread until the tool returns."""
+        if self.delay is not None:
+            self.delay.wait()
+
+    async def wait_async(self) -> None:
+        """Wait in this task until the tool returns."""
+        if self.delay is not None:
+            await self.delay.wait_async()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from ..record import ExchangeRecorder
 from .divergence import Divergence
 
 __all__ = [
+    "NO_WAIT",
     "READING_METHODS",
     "HttpAnswer",
     "HttpRequest",
@@ -41,7 +42,8 @@ REFUSAL_STATUS = 409
 _ABOUT_THE_BODY = ("content-encoding", "content-length", "transfer-encoding", "connection")
 # Clients wait for these times before they try again. Clients that know the header in milliseconds
 # prefer it, and treat 0 as missing.
-_NO_WAIT = {"retry-after-ms": "1", "retry-after": "0"}
+NO_WAIT = {"retry-after-ms": "1", "retry-after": "0"}
+"""The headers of errors, so that clients try again at once."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class HttpRequest:
         headers: The headers, with lower-case names.
         body: The body.
         has_all_headers: Whether `headers` has every header that is compared.
+        limit: The seconds that the client waits for the response, which may be infinite; None if
+            they are not known.
     """
 
     method: str
@@ -61,6 +65,7 @@ class HttpRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     has_all_headers: bool = True
+    limit: float | None = None
 
     @classmethod
     def of_exchange(cls, exchange: Exchange) -> HttpRequest:
@@ -125,7 +130,7 @@ def exchange_answer(exchange: Exchange) -> HttpAnswer:
         if name not in _ABOUT_THE_BODY
     }
     if exchange.status >= 400:
-        headers.update(_NO_WAIT)
+        headers.update(NO_WAIT)
     return HttpAnswer(
         status=exchange.status,
         headers=headers,
@@ -167,7 +172,7 @@ def model_answer(call: RecordedModelCall, request: RecordedRequest, api: ModelAp
         return exchange_answer(exchange)
     if call.answer is None:
         error = api.write_error(call)
-        headers = {**error.headers, **_NO_WAIT}
+        headers = {**error.headers, **NO_WAIT}
         return _answer(error.status, headers, (error.body,), call.end_ns)
     if request.is_stream:
         headers = {"content-type": api.stream_type}

@@ -107,6 +107,7 @@ class OpenReplay:
         models: The addresses of models that requests are sent to for real.
         programs: The names of programs that the agent may start.
         timing: ``recorded`` to send the chunks of answers at their recorded times.
+        sleep: Waits for slow tools in place of the clock, or None.
         answered: Called with the recorded end (ns) of each exchange that was answered.
         entered: Called in each thread that joins the replay; returns a function that leaves it.
         older_threads: The threads that were running when it began.
@@ -121,6 +122,7 @@ class OpenReplay:
     models: AddressList = field(default_factory=AddressList)
     programs: frozenset[str] = frozenset()
     timing: Timing = "none"
+    sleep: Callable[[float], None] | None = None
     answered: Callable[[int], None] | None = None
     entered: Callable[[], Callable[[], object]] | None = None
     older_threads: frozenset[threading.Thread] = frozenset()

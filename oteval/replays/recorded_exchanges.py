@@ -100,6 +100,10 @@ class RecordedExchanges:
             if self._header_difference(entry.wire, request) is None
         )
 
+    def peek(self, request: HttpRequest) -> Exchange | None:
+        """The exchange of an equal request; it is not used up."""
+        return next((entry.exchange for entry in self._with_target_and_body(request)), None)
+
     def intended(self, request: HttpRequest) -> Exchange | None:
         """Use up the exchange with the same method and URL.
 

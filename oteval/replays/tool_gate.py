@@ -14,17 +14,20 @@ and names the functions that it found and the option to add.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from types import CodeType
 from typing import Any, ClassVar
 
 from ..base.errors import ConfigError
 from ..record import (
     RUN,
+    LateResult,
     ToolAnswer,
     ToolFunction,
     argument_forms,
@@ -259,7 +262,12 @@ class _TakenFunction:
             hook.refuse_unasked(name)
             return RUN
         answer: ToolAnswer | None = hook.answer(name, plain)
-        return RUN if answer is None else give_result(answer, function)
+        if answer is None:
+            return RUN
+        if answer.delay is not None and inspect.iscoroutinefunction(function):
+            return LateResult(answer, partial(give_result, answer, function))
+        answer.wait()
+        return give_result(answer, function)
 
     def _tool_call(self, hook: Any, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The tool and the arguments of a call of the function.

@@ -8,17 +8,25 @@ hook that refuses all calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ..model import RecordedToolCall
-from ..record import AgentEnd, ToolAnswer, adopt_tool_hook, reset_tool_hook, set_tool_hook
+from ..record import (
+    AgentEnd,
+    AnswerDelay,
+    ToolAnswer,
+    adopt_tool_hook,
+    reset_tool_hook,
+    set_tool_hook,
+)
 from .agent_answers import AgentAnswers
 from .open_replays import OpenReplay, late_attempt
 from .player import Player
+from .tool_changes import ChangedToolCall
 from .typed_answers import UnrestorableValue, reported_answer, typed_answer, unrestorable
 
 __all__ = ["ReplayToolHook", "tools_answered"]
@@ -29,9 +37,16 @@ _ERROR_TYPE = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interr
 class ReplayToolHook:
     """The tool hook of a replay, which also notes the answers of agents."""
 
-    def __init__(self, player: Player, answers: AgentAnswers) -> None:
+    def __init__(
+        self,
+        player: Player,
+        answers: AgentAnswers,
+        *,
+        sleep: Callable[[float], None] | None = None,
+    ) -> None:
         self._player = player
         self._answers = answers
+        self._sleep = sleep
 
     def agent_ended(self, end: AgentEnd) -> None:
         """Note how the run of an agent ended."""
@@ -42,6 +57,12 @@ class ReplayToolHook:
         call = self._player.answer_tool(name, arguments)
         if call is None:
             return None
+        answer = self._answer_of(name, call)
+        if isinstance(call, ChangedToolCall) and call.delay:
+            return replace(answer, delay=AnswerDelay(call.delay, self._sleep))
+        return answer
+
+    def _answer_of(self, name: str, call: RecordedToolCall) -> ToolAnswer:
         if call.function and not self._player.answers_function(name):
             # A framework runs the tool; it does not need the values that the function itself
             # returned.
@@ -108,7 +129,8 @@ def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
 def tools_answered(replay: OpenReplay, answers: AgentAnswers) -> Iterator[None]:
     """Answer the tools of this context, and of the threads that it starts."""
     afterwards = None if replay.is_import else _LateToolHook(replay, answers)
-    token = set_tool_hook(ReplayToolHook(replay.player, answers), afterwards=afterwards)
+    hook = ReplayToolHook(replay.player, answers, sleep=replay.sleep)
+    token = set_tool_hook(hook, afterwards=afterwards)
     replay.entered = lambda: partial(adopt_tool_hook, adopt_tool_hook(token))
     try:
         yield

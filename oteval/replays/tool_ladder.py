@@ -90,6 +90,13 @@ class ToolLadder:
         self.counts[answer.rung] += 1
         return answer
 
+    def peek(self, name: str, arguments: Any) -> RecordedToolCall | None:
+        """The recorded execution that would answer a call; it is not used up."""
+        given, counts = self._given.copy(), self.counts.copy()
+        answer = self.take(name, arguments)
+        self._given, self.counts = given, counts
+        return answer.call
+
     def _equal(self, rung: Rung, places: Sequence[int], arguments: Any) -> LadderAnswer | None:
         key = self._key(rung, arguments)
         keys = ((at, self._key(rung, self._calls[at].arguments)) for at in places)
@@ -158,6 +165,8 @@ class Coverage:
         blocked: Requests and connections that were refused, one line each.
         approximate: Model requests that were answered although the answering recording has another
             request.
+        replaced: Tool calls that a change answered in place of the recording.
+        changed: The changes of answers that were put in, as their options, one for each call.
     """
 
     exact: int = 0
@@ -168,11 +177,14 @@ class Coverage:
     served: int = 0
     blocked: tuple[str, ...] = ()
     approximate: int = 0
+    replaced: int = 0
+    changed: tuple[str, ...] = ()
 
     @property
     def tool_calls(self) -> int:
         """The number of tool calls."""
-        return self.exact + self.normalized + self.policy + self.missing + self.ran
+        answered = self.exact + self.normalized + self.policy + self.missing
+        return answered + self.ran + self.replaced
 
     @property
     def is_full(self) -> bool:
@@ -189,20 +201,22 @@ class Coverage:
             (self.missing, "missing"),
             (self.ran, "ran"),
             (len(self.blocked), "blocked"),
+            (len(self.changed), "changed"),
         ]
         return ", ".join(f"{count} {name}" for count, name in counts if count) or "no tools"
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "blocked": list(self.blocked)}
+        return {**values, "blocked": list(self.blocked), "changed": list(self.changed)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Coverage:
         """Read the JSON form."""
         names = {field.name for field in fields(cls)}
         values = {name: item for name, item in value.items() if name in names}
-        return cls(**{**values, "blocked": tuple(values.get("blocked", ()))})
+        lists = {name: tuple(values.get(name, ())) for name in ("blocked", "changed")}
+        return cls(**{**values, **lists})
 
     @classmethod
     def total(cls, parts: Iterable[Coverage]) -> Coverage:
@@ -211,7 +225,8 @@ class Coverage:
         sums = {
             field.name: sum(getattr(part, field.name) for part in all_of_them)
             for field in fields(cls)
-            if field.name != "blocked"
+            if field.name not in ("blocked", "changed")
         }
         lines = dict.fromkeys(line for part in all_of_them for line in part.blocked)
-        return cls(**sums, blocked=tuple(lines))
+        changed = tuple(text for part in all_of_them for text in part.changed)
+        return cls(**sums, blocked=tuple(lines), changed=changed)

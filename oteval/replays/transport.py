@@ -7,18 +7,16 @@ transport are raised as exceptions of the library.
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.request import getproxies
 
 from ..model import Chunk
 from ..reconstruct import api_of
-from ..record import add, library_of
+from ..record import AnswerDelay, add, library_of
 from .address_list import DEFAULT_PORTS
 from .call_site import call_site
 from .http_answers import HttpAnswer, HttpRequest
@@ -95,7 +93,9 @@ def answering() -> Iterator[None]:
 def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
     """Answer a request; None sends it on."""
     headers = {name.lower(): value for name, value in request.headers.items()}
-    http_request = HttpRequest(request.method, str(request.url), headers, body)
+    http_request = HttpRequest(
+        request.method, str(request.url), headers, body, limit=_limit(request)
+    )
     port = request.url.port or DEFAULT_PORTS.get(request.url.scheme, 0)
     if api_of(http_request.method, http_request.url) is None:
         if not replay.player.has(http_request) and replay.allowed.allows(request.url.host, port):
@@ -114,6 +114,15 @@ def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
     if answer.status == 0:
         raise _error(request, answer.error or "ConnectError: no response was recorded")
     return answer
+
+
+def _limit(request: Any) -> float | None:
+    """The seconds that a client waits for a response, as `HttpRequest.limit` has them."""
+    limits = getattr(request, "extensions", {}).get("timeout")
+    if not isinstance(limits, Mapping):
+        return None
+    seconds = limits.get("read")
+    return math.inf if seconds is None else float(seconds)
 
 
 def _live_request(replay: OpenReplay, request: Any, answer: HttpAnswer) -> Any:
@@ -177,14 +186,14 @@ def _stream_class(library: Any) -> Any:
         def __iter__(self) -> Iterator[bytes]:
             for chunk, delay in _delays(self._answer, self._replay):
                 if delay:
-                    time.sleep(delay)
+                    AnswerDelay(delay).wait()
                 yield chunk.data
             self._end()
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             for chunk, delay in _delays(self._answer, self._replay):
                 if delay:
-                    await _sleep(delay)
+                    await AnswerDelay(delay).wait_async()
                 yield chunk.data
             self._end()
 
@@ -193,12 +202,6 @@ def _stream_class(library: Any) -> Any:
                 raise _error(self._request, self._answer.error)
 
     return RecordedStream
-
-
-async def _sleep(delay: float) -> None:
-    """Sleep on the event loop in use, which may be trio's."""
-    anyio = sys.modules.get("anyio")
-    await (anyio.sleep(delay) if anyio is not None else asyncio.sleep(delay))
 
 
 def http_client(replay: OpenReplay, library: Any, **options: Any) -> Any:

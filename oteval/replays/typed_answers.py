@@ -44,6 +44,7 @@ __all__ = [
     "agent_class",
     "reported_answer",
     "reported_error",
+    "reported_form",
     "reported_text",
     "typed_answer",
     "unrestorable",
@@ -107,13 +108,23 @@ def reported_error(span: Span) -> str | None:
     for event in span.events:
         kind, text = (event.attributes.get(f"exception.{key}") for key in ("type", "message"))
         if event.name == "exception" and kind:
-            return dumps({_TAG: {"type": str(kind), "message": str(text or "")}})
+            return reported_form(str(kind), str(text or ""))
     kind = span.attributes.get("error.type")
     if not span.is_error or not kind:
         return None
     name = str(kind).rpartition(".")[2]
     text = span.status_message.removeprefix(f"{name}: ")
-    return dumps({_TAG: {"type": str(kind), "message": text}})
+    return reported_form(str(kind), text)
+
+
+def reported_form(kind: str, text: str) -> str:
+    """The form of an exception as `RecordedToolCall.raised` has it.
+
+    Args:
+        kind: Its type, such as ``TimeoutError`` or ``package.module.Class``.
+        text: Its text.
+    """
+    return dumps({_TAG: {"type": kind, "message": text}})
 
 
 def reported_text(span: Span) -> str:

@@ -1,9 +1,11 @@
 """The player of ``oteval whatif``: a live model, and the recorded results of tools.
 
-Requests to models are edited and sent for real, or answered by another recording. `ToolLadder`
-answers tools. Other HTTP requests are answered from the recording, or refused. A difference from
-the recording is not a divergence: `WhatIfPlayer.coverage` counts how far the recording has answered
-the agent.
+The first model calls may be **kept**: they are answered from the recording as by ``oteval replay
+verify``, and a difference is a divergence that ends the repetition. All later requests to models
+are edited and sent for real, or answered by another recording. `ToolLadder` answers tools, and
+`ToolChanges` changes their answers. Other HTTP requests are answered from the recording, or
+refused. A difference after the kept calls is not a divergence: `WhatIfPlayer.coverage` counts how
+far the recording has answered the agent.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ..base.jsontext import canonical
 from ..base.patterns import Pattern
 from ..base.redaction.secrets import SecretRedactor
 from ..model import Exchange, RecordedToolCall, Recording, ToolCall
-from ..reconstruct import api_of, offered_tools
+from ..reconstruct import ModelApi, api_of, offered_tools
 from ..record import ExchangeRecorder
 from .agent_threads import LEAD, AgentThreads
 from .divergence import Divergence
@@ -29,6 +31,7 @@ from .recorded_tools import without_result
 from .replay_result import ReplayResult
 from .request_edits import RequestEdits
 from .text_comparison import compiled, is_same_text
+from .tool_changes import ToolChange, ToolChanges, changed_answer, changed_call
 from .tool_gate import ToolGate
 from .tool_ladder import Coverage, ToolLadder, ToolPolicy
 
@@ -45,6 +48,8 @@ class WhatIfPlayer(Player):
         normalize: Patterns of text that is ignored in arguments and requests.
         answers: The recording that answers model requests; None to send them for real.
         gate: Decides whether the tools that a request offers can run; None if they run elsewhere.
+        from_call: The number of the first model call that is live, from 1.
+        changes: The changes of the answers of tools.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -59,11 +64,16 @@ class WhatIfPlayer(Player):
         normalize: Sequence[str | Pattern] = (),
         answers: Recording | None = None,
         gate: ToolGate | None = None,
+        from_call: int = 1,
+        changes: ToolChanges | None = None,
     ) -> None:
         super().__init__(recording, miss="error", normalize=normalize, gate=gate)
         recording = self.recording
         patterns = compiled(normalize)
         self._edits = edits
+        self._kept_calls = from_call - 1
+        self._changes = changes or ToolChanges(())
+        self._replaced = 0
         self._ladder = ToolLadder(recording.tool_calls, policy=tool_policy, normalize=patterns)
         self._answers = (
             None if answers is None else Player(answers, miss="ordinal", normalize=patterns)
@@ -90,6 +100,8 @@ class WhatIfPlayer(Player):
             sent = parsed(api, request)
             agent = self._threads.agent_of(sent)
             self._returned |= {m.tool_call_id for m in sent.messages if m.tool_call_id}
+            if self._is_kept:
+                return self._kept_answer(api, agent, request)
             try:
                 body = self._edits.apply(api.name, request.body, is_lead=agent == LEAD)
             except InputError as error:
@@ -102,7 +114,30 @@ class WhatIfPlayer(Player):
             self.made(agent, _exchange(edited, answer))
             return answer
 
+    @property
+    def _is_kept(self) -> bool:
+        """Whether the recording answers the next model call."""
+        return self._requests.used < self._kept_calls or bool(self._divergences)
+
+    def _kept_answer(self, api: ModelApi, agent: int, request: HttpRequest) -> HttpAnswer:
+        """Answer a model request from the recording; a different one ends the repetition."""
+        if self._divergences:
+            return refusal(self._divergences[0])
+        answer = self._model_call(api, request)
+        if not self._divergences:
+            self.made(agent, _exchange(request, answer))
+        return answer
+
     def _other_request(self, request: HttpRequest) -> HttpAnswer:
+        change = self._changes.take(request.url, is_kept=self._is_kept, is_request=True)
+        recorded = self._exchanges.peek(request) if change is not None else None
+        if change is not None and recorded is not None:
+            answer = changed_answer(self._exchange_answer(recorded), change, request.limit)
+            if answer is None:
+                summary = f"{change.text}: the client's time limit of {request.url} is not known"
+                return refusal(super().diverge(Divergence("unsupported_client", summary)))
+            if change.kind != "slow" or answer.error:
+                return answer
         exchange = self._exchanges.take(request)
         if exchange is not None:
             return self._exchange_answer(exchange)
@@ -128,23 +163,39 @@ class WhatIfPlayer(Player):
         An agent that is used as a tool runs: its model is live as well.
         """
         with self._lock:
+            is_kept = self._is_kept
             tool_call = self._take_asked(name, arguments)
-            if name in self._agent_tools or (self._gate is not None and self._gate.runs(name)):
-                return None
+            change = self._changes.take(name, is_kept=is_kept)
+            runs = name in self._agent_tools or (self._gate is not None and self._gate.runs(name))
+            if runs and (change is None or change.kind == "slow"):
+                return super().answer_tool(name, arguments) if is_kept else None
             # The recorded arguments are the model's, without defaults.
             looked_up = tool_call.arguments if tool_call is not None else dict(arguments)
-            recorded = self._ladder.take(name, looked_up).call
-            answer = recorded or without_result(name, looked_up)
+            answer = self._tool_answer(name, looked_up, change)
+            if is_kept:
+                answer = super().answer_tool(name, arguments) or answer
             self._answered_tools.append(
                 RecordedToolCall(
                     name=name,
                     arguments=looked_up,
                     result=answer.result,
-                    is_error=answer.is_error,
+                    is_error=answer.is_error or (change is not None and change.is_failure),
                     call_id=tool_call.id if tool_call is not None else "",
                 )
             )
             return answer
+
+    def _tool_answer(
+        self, name: str, arguments: Any, change: ToolChange | None
+    ) -> RecordedToolCall:
+        """The answer of a call: recorded, changed, or that it has no recorded result."""
+        if change is None or change.kind == "slow":
+            recorded = self._ladder.take(name, arguments).call or without_result(name, arguments)
+        else:
+            # The tool did not run, so that a retry gets its recorded result.
+            self._replaced += 1
+            recorded = self._ladder.peek(name, arguments) or RecordedToolCall(name, arguments)
+        return recorded if change is None else changed_call(recorded, change)
 
     def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether the model has requested a call of a tool."""
@@ -161,8 +212,13 @@ class WhatIfPlayer(Player):
         return tool_call
 
     def diverge(self, divergence: Divergence) -> Divergence:
-        """Note a request or connection that was refused; nothing is raised."""
+        """Note a request or connection that was refused; nothing is raised.
+
+        While model calls are kept, it is a divergence.
+        """
         with self._lock:
+            if self._is_kept:
+                return super().diverge(divergence)
             self._blocked[divergence.summary] = None
         return divergence
 
@@ -181,6 +237,8 @@ class WhatIfPlayer(Player):
                 served=self._exchanges.used,
                 blocked=tuple(self._blocked),
                 approximate=self._answers.finish().flagged if self._answers else 0,
+                replaced=self._replaced,
+                changed=tuple(self._changes.applied),
             )
 
     @property
@@ -198,7 +256,7 @@ class WhatIfPlayer(Player):
             )
 
     def finish(self, *, is_complete: bool = True) -> ReplayResult:
-        """Conclude the replay, without divergences."""
+        """Conclude the replay; only differences from the kept model calls are divergences."""
         del is_complete
         coverage = self.coverage
         with self._lock:
@@ -206,6 +264,7 @@ class WhatIfPlayer(Player):
                 session=self.recording.session,
                 fidelity=self.recording.fidelity,
                 reasons=(*self.recording.reasons, *self._notes),
+                divergences=tuple(self._divergences),
                 model_calls=len(self.recording.model_calls),
                 tool_calls=len(self.recording.tool_calls),
                 served_tools=coverage.exact + coverage.normalized + coverage.policy,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import ConfigError
+from ..base.text import counted
 from ..model import RecordedModelCall, RecordedToolCall, Recording
 from .address_list import AddressList
 from .agent_answers import AgentAnswers
@@ -21,6 +23,7 @@ from .recording_files import load, save
 from .request_edits import RequestEdits
 from .session import ReplaySession
 from .text_comparison import compiled
+from .tool_changes import ToolChange, ToolChanges, tool_changes, uncalled
 from .tool_ladder import Coverage, ToolPolicy
 from .what_if_player import WhatIfPlayer
 
@@ -57,6 +60,11 @@ class WhatIfOptions:
         tools: The functions that run tools, as ``module:function``.
         run_tools: The names of tools that run for real.
         allow_processes: The names of programs that the agent may start.
+        from_call: The number of the first model call that is live, from 1; earlier ones are
+            answered from the recording.
+        faults: Faults of tools, as ``TOOL[#N]=KIND[@RATE]``.
+        tool_results: Other results of tools, by ``TOOL[#N]``.
+        seed: Selects the calls that get faults at random.
     """
 
     model: str | None = None
@@ -69,10 +77,56 @@ class WhatIfOptions:
     tools: Mapping[str, str] = field(default_factory=dict)
     run_tools: tuple[str, ...] = ()
     allow_processes: tuple[str, ...] = ()
+    from_call: int = 1
+    faults: tuple[str, ...] = ()
+    tool_results: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
 
     def __post_init__(self) -> None:
         compiled(self.normalize)
         AddressList(self.allow)
+        tool_changes(self.faults, self.tool_results)
+        if self.from_call < 1:
+            raise ConfigError(f"from_call {self.from_call}: model calls are numbered from 1")
+
+    @property
+    def changes(self) -> tuple[ToolChange, ...]:
+        """The changes of the answers of tools."""
+        return tool_changes(self.faults, self.tool_results)
+
+    @property
+    def has_edits(self) -> bool:
+        """Whether requests or answers differ from those of the agent as it is."""
+        return bool(self.model or self.prompt is not None or self.settings or self.changes)
+
+    @property
+    def unedited(self) -> WhatIfOptions:
+        """The same options, with neither edits nor changes."""
+        return replace(self, model=None, prompt=None, settings={}, faults=(), tool_results={})
+
+    def unsuitable(self, recording: Recording) -> str:
+        """Why a session cannot be repeated with these options, or ""."""
+        calls = len(recording.model_calls)
+        if self.from_call > max(calls, 1):
+            return f"the recording has {counted(calls, 'model call')}, none is live"
+        return uncalled(self.changes, recording)
+
+    def not_applied(self, applied: Iterable[str]) -> str:
+        """Why a run lacks a change that every run must have, or "".
+
+        Args:
+            applied: The changes that were put in, in all processes of the agent.
+        """
+        texts = set(applied)
+        missing = (
+            change for change in self.changes if change.rate is None and change.text not in texts
+        )
+        change = next(missing, None)
+        if change is None:
+            return ""
+        after = f" from model call {self.from_call} on" if self.from_call > 1 else ""
+        calls = f"call {change.number} of it" if change.number else "it"
+        return f"{change.text} was not put in: the agent did not make {calls}{after}"
 
 
 class WhatIfSession(ReplaySession):
@@ -82,12 +136,18 @@ class WhatIfSession(ReplaySession):
         recording: The recording.
         options: The options.
         answers: The recording that answers model requests; None to send them for real.
+        sleep: Waits for slow tools in place of the clock; None to wait.
     """
 
     player: WhatIfPlayer
 
     def __init__(
-        self, recording: Recording, options: WhatIfOptions, answers: Recording | None = None
+        self,
+        recording: Recording,
+        options: WhatIfOptions,
+        answers: Recording | None = None,
+        *,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
         super().__init__(
             recording,
@@ -103,12 +163,15 @@ class WhatIfSession(ReplaySession):
             normalize=options.normalize,
             answers=answers,
             gate=self.gate,
+            from_call=options.from_call,
+            changes=ToolChanges(options.changes, seed=options.seed, session=recording.session),
         )
         self._open = OpenReplay(
             self.player,
             allowed=AddressList(options.allow),
             models=_MODELS,
             programs=frozenset(options.allow_processes),
+            sleep=sleep,
         )
         # Another model may return another answer.
         self.answers = AgentAnswers(())

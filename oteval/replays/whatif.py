@@ -157,7 +157,7 @@ class WhatIf:
         """
         self._check_experiment()
         with tempfile.TemporaryDirectory(prefix="oteval-whatif-") as folder:
-            sessions = _Sessions(Path(folder), self.answers, self._agents())
+            sessions = _Sessions(Path(folder), self.answers, self._agents(), self.options)
             for recording in recordings:
                 sessions.add(recording, self.input_form)
             if not sessions.examples:
@@ -171,7 +171,7 @@ class WhatIf:
 
     def _new_runs(self, sessions: _Sessions, dataset: Dataset) -> ExperimentResults:
         with SessionRunners(self.new_runner, self.workers) as runners:
-            target = _Target(sessions, runners, self.options.prompt)
+            target = _Target(sessions, runners, self.options)
             try:
                 results = self._evaluate(
                     self.name, target, dataset, repetitions=self.repetitions, is_new=True
@@ -219,6 +219,9 @@ class WhatIf:
             f"model {options.model}" if options.model else "",
             "another prompt" if options.prompt is not None else "",
             *(f"{key}={value}" for key, value in options.settings.items()),
+            f"from model call {options.from_call}" if options.from_call > 1 else "",
+            *(f"fault {fault}" for fault in options.faults),
+            *(f"another result of {tool}" for tool in options.tool_results),
             f"answers of {counted(len(self.answers), 'recording')}" if self.answers else "",
         ]
         return ", ".join(filter(None, parts)) or "no edits"
@@ -264,6 +267,7 @@ class _Sessions:
         folder: The folder for files.
         answers: Recordings that answer model requests.
         names_of: Returns the names of a session's agent and service.
+        options: The options of the replays.
 
     Attributes:
         examples: The examples.
@@ -276,8 +280,10 @@ class _Sessions:
         folder: Path,
         answers: Sequence[Recording],
         names_of: Callable[[Recording], tuple[str, str]],
+        options: WhatIfOptions,
     ) -> None:
         self._folder, self._answers, self._names_of = folder, answers, names_of
+        self._options = options
         self._numbers = itertools.count(1)
         self._files: dict[str, tuple[Path, tuple[str, ...]]] = {}
         self._names: dict[str, tuple[str, str]] = {}
@@ -290,7 +296,11 @@ class _Sessions:
         name = recording.session
         if name in self.recorded:
             return
-        problem = unreplayable(recording) or _without_input(recording, form)
+        problem = (
+            unreplayable(recording)
+            or _without_input(recording, form)
+            or self._options.unsuitable(recording)
+        )
         answers = self._answers_of(recording) if not problem else None
         if not problem and self._answers and answers is None:
             problem = "none of the answering recordings has the same messages of the user"
@@ -368,8 +378,10 @@ class _Target:
         problem: Why the agent cannot be started at all, or None.
     """
 
-    def __init__(self, sessions: _Sessions, runners: SessionRunners, prompt: str | None) -> None:
-        self._sessions, self._runners, self._prompt = sessions, runners, prompt
+    def __init__(
+        self, sessions: _Sessions, runners: SessionRunners, options: WhatIfOptions
+    ) -> None:
+        self._sessions, self._runners, self._options = sessions, runners, options
         self.problem: ConfigError | None = None
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -386,8 +398,10 @@ class _Target:
                 run = new_run(job.output.parent)
             except InputError as error:
                 raise SessionFailed(str(error)) from error
-            threads = AgentThreads(load(job.recording), self._prompt).divide(run.model_calls)
-        problem = _problem(ended, run, threads)
+            threads = AgentThreads(load(job.recording), self._options.prompt).divide(
+                run.model_calls
+            )
+        problem = _problem(ended, run, threads) or self._options.not_applied(run.coverage.changed)
         if problem:
             raise SessionFailed(problem)
         return self._sessions.outputs(name, run, threads)
@@ -406,6 +420,8 @@ def _problem(
     blocked = f"; blocked: {run.coverage.blocked[0]}" if run.coverage.blocked else ""
     last = threads[LEAD][-1] if threads and threads[LEAD] else None
     unanswered = _unanswered(last) if last is not None else ""
+    if ended.divergences:
+        return f"it differs before the first live model call: {ended.divergences[0].summary}"
     if ended.status != "passed":
         what = f"{ended.status}: " if ended.status not in ("error", "not_replayed") else ""
         return f"{what}{unanswered}{'; ' if unanswered else ''}{ended.detail}{blocked}"

@@ -58,7 +58,17 @@ class InterceptedCall:
 
     def answer(self) -> ToolAnswer | None:
         """The recorded answer, or None to run the tool."""
-        return self.hook.answer(self.name, self.arguments)
+        answer = self.hook.answer(self.name, self.arguments)
+        if answer is not None:
+            answer.wait()
+        return answer
+
+    async def answer_async(self) -> ToolAnswer | None:
+        """The recorded answer, or None to run the tool; for a tool that is awaited."""
+        answer = self.hook.answer(self.name, self.arguments)
+        if answer is not None:
+            await answer.wait_async()
+        return answer
 
     @contextmanager
     def observed(self) -> Iterator[Callable[[Any], None]]:

@@ -87,7 +87,7 @@ def adapt_langchain(module: ModuleType) -> None:
         call = call_of_tool(self, tool_input)
         if call is None:
             return await arun(self, tool_input, *args, **kwargs)
-        answer = call.answer()
+        answer = await call.answer_async()
         if answer is not None:
             tool = stand_in(self, answer, kwargs.get("tool_call_id"))
             return await arun(tool, tool_input, *args, **kwargs)

@@ -35,23 +35,41 @@ def _answered_invocation(
         call = call_of(function_tool.name, parsed(arguments))
         if call is None:
             return await invoke(function_tool=function_tool, arguments=arguments, **context)
-        answer = call.answer()
+        answer = call.hook.answer(call.name, call.arguments)
         if answer is None:
             with call.observed() as report:
                 result = await invoke(function_tool=function_tool, arguments=arguments, **context)
                 report(getattr(result, "output", result))
             return result
 
-        async def recorded(_context: Any, _arguments: str) -> str:
-            if not reached_model(answer):
-                raise raised(answer)
-            return text_of(answer)
+        async def recorded(tool_context: Any, _arguments: str) -> str:
+            # Here, so that the tool's own time limit counts.
+            await answer.wait_async()
+            if reached_model(answer):
+                return text_of(answer)
+            error = raised(answer)
+            text = await _text_of_error(function_tool, tool_context, error)
+            if text is None:
+                raise error
+            return text
 
         stand_in = copy.copy(function_tool)
         stand_in.on_invoke_tool = recorded
         return await invoke(function_tool=stand_in, arguments=arguments, **context)
 
     return answered
+
+
+async def _text_of_error(function_tool: Any, tool_context: Any, error: Exception) -> str | None:
+    """The text that the tool's ``failure_error_function`` makes of an error; None without one."""
+    module: Any = sys.modules["agents.tool"]
+    make_text = getattr(module, "maybe_invoke_function_tool_failure_error_function", None)
+    if make_text is None:
+        return None
+    text: str | None = await make_text(
+        function_tool=function_tool, context=tool_context, error=error
+    )
+    return text
 
 
 def replace_imported(old: Any, new: Any, package: str) -> None:

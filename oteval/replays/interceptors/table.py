@@ -153,7 +153,7 @@ def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
         bound, call = entry.intercepted(signature, args, kwargs)
         if call is None:
             return await method(*args, **kwargs)
-        if (answer := call.answer()) is not None:
+        if (answer := await call.answer_async()) is not None:
             return entry.give(answer, bound)
         with call.observed() as report:
             result = await method(*args, **kwargs)
@@ -166,7 +166,7 @@ def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
         if call is None:
             async for item in method(*args, **kwargs):
                 yield item
-        elif (answer := call.answer()) is not None:
+        elif (answer := await call.answer_async()) is not None:
             for item in entry.give(answer, bound):
                 yield item
         else:

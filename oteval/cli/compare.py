@@ -14,7 +14,6 @@ from ..evaluators import PAIRWISE_PROMPT, JudgeCall, create_pairwise_llm_as_judg
 from ..scoring import compare as compare_experiments, evaluate_comparative
 from ..store import Store
 from ..views import (
-    changed_line,
     comparative_junit,
     comparative_markdown,
     comparative_view,
@@ -35,6 +34,7 @@ from .common import (
 from .experiments import (
     experiment_progress,
     import_from_cwd,
+    print_comparison,
     warn_regressed,
 )
 from .options import FUNCTION_METAVAR, report_options, run_options
@@ -80,9 +80,10 @@ def compare(
 ) -> int:
     """Compare the scores of two experiments by statistics.
 
-    B is compared with A, example by example. A and B are names, or prefixes that mean the newest
-    match. The exit status is 1 if a score regressed, or has no verdict in B though its evaluator
-    ran.
+    B is compared with A, example by example. The runs that broke come first, each with the first
+    message that differs and the evaluator's reason; the statistics of each score follow. A and B
+    are names, or prefixes that mean the newest match. The exit status is 1 if a score regressed by
+    the statistics, or has no verdict in B though its evaluator ran.
     """
     with open_store(db) as store:
         comparison = compare_experiments(
@@ -91,15 +92,7 @@ def compare(
     write_report(junit, lambda: comparison_junit(comparison))
     write_report(md, lambda: comparison_markdown(comparison))
     if as_json:
-        for difference in comparison.differences:
-            print_json(
-                {
-                    "a": comparison.a.name,
-                    "b": comparison.b.name,
-                    "summary": changed_line(comparison, difference),
-                    **difference.as_dict(),
-                }
-            )
+        print_comparison(comparison)
     else:
         out().print(comparison_view(comparison))
     a_only, b_only = (comparison.a, comparison.only_a), (comparison.b, comparison.only_b)

@@ -62,6 +62,7 @@ __all__ = [
     "experiment_progress",
     "experiments",
     "import_from_cwd",
+    "print_comparison",
     "warn_regressed",
 ]
 
@@ -241,6 +242,15 @@ def _tally(results: ExperimentResults) -> ScoreCounts:
         for _, feedback in members:
             tally.add(cast("Any", feedback))  # feedback has the fields that `add` reads
     return run
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print the runs that broke, all other changes, and the statistics, as JSON lines."""
+    for row in comparison.changes.as_dicts():
+        print_json(row)
+    sides = {"a": comparison.a.name, "b": comparison.b.name}
+    for difference in comparison.regressed_first:
+        print_json({"row": "score", **sides, **difference.as_dict()})
 
 
 def warn_regressed(comparison: Comparison | None) -> bool:

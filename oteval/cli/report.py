@@ -27,7 +27,8 @@ from .common import (
 from .options import default_config, default_config_option
 
 if TYPE_CHECKING:
-    from ..views import Report, ReportOptions, ReportRun
+    from ..scoring import Comparison
+    from ..views import Report, ReportOptions, ReportRun, ShownComparison
 
 __all__ = ["report"]
 
@@ -145,17 +146,31 @@ class _ReportSource(Protocol):
 class _ExperimentRuns:
     """The runs of experiments."""
 
-    def __init__(self, items: Sequence[ReportRun], options: ReportOptions, pairwise: Any) -> None:
+    def __init__(
+        self,
+        items: Sequence[ReportRun],
+        options: ReportOptions,
+        pairwise: Any,
+        comparisons: Sequence[tuple[ShownComparison, Comparison | None]],
+    ) -> None:
         self._items = items
         self._options = options
         self._pairwise = pairwise
+        self._comparisons = comparisons
 
     def page(self) -> Report:
         from ..views import build
 
-        return build(self._items, self._options, self._pairwise)
+        comparisons = [shown for shown, _ in self._comparisons]
+        return build(self._items, self._options, self._pairwise, comparisons=comparisons)
 
     def markdown(self) -> str:
+        from ..views import comparison_markdown
+
+        compared = [comparison for _, comparison in self._comparisons if comparison is not None]
+        return "\n".join([*map(comparison_markdown, compared), self._counts()])
+
+    def _counts(self) -> str:
         tallies: dict[str, Tally] = {}
         failures: list[Score] = []
         for item in self._items:
@@ -282,7 +297,7 @@ def _from_experiments(
     """Return the selected experiments, the baseline first."""
     from dataclasses import replace
 
-    from ..views import from_experiments, pairwise_of
+    from ..views import comparisons_of, from_experiments, pairwise_of
 
     names = list(command_options["experiments"])
     unfit = [name for name in _SHOWN if command_options.get(name)]
@@ -305,4 +320,5 @@ def _from_experiments(
         baseline=first.name if len(names) > 1 else "",
         is_grouped=len(names) > 1,
     )
-    return _ExperimentRuns(items, options, pairwise_of(store, experiments))
+    comparisons = comparisons_of(store, experiments, options.evaluators)
+    return _ExperimentRuns(items, options, pairwise_of(store, experiments), comparisons)

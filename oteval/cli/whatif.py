@@ -11,6 +11,8 @@ import click
 
 from ..base.errors import ConfigError, InputError, NothingEvaluated
 from ..base.jsontext import loads
+from ..base.text import counted
+from ..evaluators import SameCalls
 from ..model import EVERYTHING
 from ..replays import TOOL_POLICIES, InputForm, WhatIf, WhatIfOptions, WhatIfResults
 from ..scoring import DEFAULT_PATH, configured
@@ -27,7 +29,7 @@ from .common import (
     select,
     warn,
 )
-from .experiments import experiment_progress, warn_regressed
+from .experiments import experiment_progress, print_comparison, warn_regressed
 from .options import default_config, default_config_option
 from .replay import CommandAfterDashes, recordings_in, replay, runner_of
 from .replay_options import (
@@ -40,6 +42,9 @@ from .replay_options import (
 )
 
 __all__ = ["what_if"]
+
+# The type of the evaluators that compare calls with a reference, here the recorded run.
+_COMPARES_CALLS = "trajectory_match"
 
 
 @click.command("whatif", cls=CommandAfterDashes)
@@ -127,15 +132,19 @@ def what_if(
     """Repeat recorded sessions with a change: what broke?
 
     The agent's current code runs: a function (--target), or a command after `--`. Its requests to
-    models are edited and sent for real; its tools are answered from the recording. Both runs of
-    each session are scored by the evaluators of oteval.yaml.
+    models are edited by the options, if any, and sent for real; its tools are answered from the
+    recording. Both runs of each session are scored by the evaluators of oteval.yaml. Unless one of
+    them is a trajectory_match, the calls of the recorded run are expected as well.
+
+    The runs that broke come first, each with the first message that differs and the reason; then
+    those that got better, then the statistics.
 
     A SESSION is the id of a trajectory, a trace or a conversation, or the file of a recording.
     Without one, all sessions that the filters select are repeated. In the command, {input} is
     replaced by the user's message; otherwise it is the command's standard input.
 
-    Exit status: 0 no score regressed, 1 a score regressed, 2 an error, 3 no session could be
-    repeated.
+    Exit status: 0 no run broke, 1 a run broke or a score regressed, 2 an error, 3 no session could
+    be repeated, or not every SESSION that was named.
     """
     if resume and not name:
         raise ConfigError("--resume needs the --name of the experiment")
@@ -172,7 +181,7 @@ def what_if(
                 on_progress=update,
             ).run(recordings)
     _show(results, as_json=as_json)
-    return _status(results)
+    return _status(results, is_named=bool(sessions))
 
 
 # An alias, because recorded sessions belong to `replay` as well.
@@ -213,26 +222,28 @@ def _resumed(store: Store, name: str) -> tuple[str, ...]:
 
 
 def _evaluators(config_path: str | None, store: Store) -> list[Any]:
+    """The evaluators of oteval.yaml; unless one compares calls, the recorded calls are expected."""
     config = default_config(config_path)
     if config is None:
-        warn(f"no {DEFAULT_PATH}: the runs are not scored")
-        return []
+        warn(f"no {DEFAULT_PATH}: calls are compared with the recorded runs; no answer is judged")
+        return [SameCalls()]
     base = Path(config_path or DEFAULT_PATH).parent
-    return list(configured(config, store, base, own_reference_first=True))
+    evaluators: list[Any] = list(configured(config, store, base, own_reference_first=True))
+    if not any(entry.type == _COMPARES_CALLS for entry in config.evaluators):
+        evaluators.append(SameCalls())
+    return evaluators
 
 
 def _show(results: WhatIfResults, *, as_json: bool) -> None:
     rows = results.rows
     if as_json:
+        print_comparison(results.comparison)
         for row in rows:
-            print_json(row.as_dict())
-        if results.comparison is not None:
-            print_json(results.comparison.as_dict())
+            print_json({"row": "session", **row.as_dict()})
     else:
+        out().print(comparison_view(results.comparison))
+        out().print()
         out().print(what_if_table(rows))
-        if results.comparison is not None:
-            out().print()
-            out().print(comparison_view(results.comparison))
     _warn_skipped(results.skipped)
     warn(f"experiments {results.recorded.name} and {results.new.name}: {what_if_summary(rows)}")
 
@@ -244,8 +255,23 @@ def _warn_skipped(skipped: Mapping[str, str]) -> None:
         warn(f"not repeated: {', '.join(ids[:3])}{' ...' if len(ids) > 3 else ''}: {reason}")
 
 
-def _status(results: WhatIfResults) -> int:
+def _status(results: WhatIfResults, *, is_named: bool) -> int:
+    """Return the exit status.
+
+    Args:
+        results: The results.
+        is_named: Whether each session was requested by name, so that none may be left out.
+
+    Raises:
+        NothingEvaluated: No session was repeated, or a named one was not and no run broke.
+    """
     rows = results.rows
     if all(row.error for row in rows):
         raise NothingEvaluated(f"no session could be repeated: {rows[0].error}")
-    return 1 if warn_regressed(results.comparison) else 0
+    if warn_regressed(results.comparison) or results.comparison.changes.broke:
+        return 1
+    if is_named and results.skipped:
+        session, reason = next(iter(results.skipped.items()))
+        count = counted(len(results.skipped), "named session")
+        raise NothingEvaluated(f"{count} could not be repeated: {session}: {reason}")
+    return 0

@@ -7,7 +7,12 @@ from .accepted import (
 from .alignment import (
     AlignedPair as AlignedPair,
     align as align,
+    first_difference as first_difference,
     first_divergence as first_divergence,
+)
+from .call_changes import (
+    CallChanges as CallChanges,
+    call_changes as call_changes,
 )
 from .checks.definitions import (
     schemas_of as schemas_of,
@@ -118,6 +123,9 @@ from .resources import (
 )
 from .result_listeners import listen as listen, observed as observed, unheard as unheard
 from .run_arguments import gaps_beside as gaps_beside, passed_run as passed_run
+from .same_calls import (
+    SameCalls as SameCalls,
+)
 from .scorer import (
     Scorer as Scorer,
     is_drawn as is_drawn,

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from ..base.jsontext import canonical, loads_exact
 from ..model import Message
 
-__all__ = ["AlignedPair", "align", "first_divergence"]
+__all__ = ["AlignedPair", "align", "first_difference", "first_divergence"]
 
 _SYSTEM_ROLES = ("system", "developer")
 # Models phrase their reasoning differently each time.
@@ -101,6 +102,27 @@ def first_divergence(pairs: Sequence[AlignedPair]) -> int | None:
     return next(differing, None)
 
 
+def first_difference(left: Sequence[Message], right: Sequence[Message]) -> AlignedPair | None:
+    """The first messages in which two runs of one session differ, or None.
+
+    Both runs are read in step, because they begin alike. Calls and roles come before texts: models
+    word their answers differently each time.
+
+    Args:
+        left: The messages of the first run.
+        right: The messages of the second run.
+    """
+    sides = _split(_entries(left))[1], _split(_entries(right))[1]
+    pairs = list(zip_longest(*sides))
+    differing = [pair for pair in pairs if _step(pair[0]) != _step(pair[1])]
+    differing = differing or [(a, b) for a, b in pairs if not (a and b and a.key == b.key)]
+    return _pair(*differing[0]) if differing else None
+
+
+def _step(entry: _Entry | None) -> Hashable:
+    return entry and (entry.message.role, entry.calls)
+
+
 def _is_captured(message: Message) -> bool:
     if message.content is None and not message.tool_calls and not message.parts:
         return False
@@ -116,15 +138,17 @@ def _entries(messages: Sequence[Message]) -> list[_Entry]:
 
 
 def _entry(at: int, message: Message, called: str) -> _Entry:
-    calls: tuple[str, ...] = ()
-    if message.tool_calls:
-        call_texts = (f"{call.name} {canonical(call.arguments)}" for call in message.tool_calls)
-        calls = tuple(sorted(call_texts))
+    calls = _call_texts(message)
     parts = [part for part in message.parts if part.get("type") not in _UNCOMPARED_PARTS]
     parts_text = canonical(parts) if parts else ""
     key = (message.role, _comparable(message), calls, parts_text, message.is_error)
     tool = (message.name or called) if message.role == "tool" else ""
     return _Entry(at, message, key, calls, tool)
+
+
+def _call_texts(message: Message) -> tuple[str, ...]:
+    texts = (f"{call.name} {canonical(call.arguments)}" for call in message.tool_calls)
+    return tuple(sorted(texts))
 
 
 def _comparable(message: Message) -> str:

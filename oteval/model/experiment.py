@@ -94,6 +94,21 @@ class Example:
         """A readable name: the explicit id, or else the question."""
         return self.id if self.has_own_id else question_of(self.inputs) or self.id
 
+    @property
+    def question(self) -> str:
+        """The user's question; of a session, which has all the user's messages, the first one."""
+        messages = self.inputs.get("messages") if isinstance(self.inputs, Mapping) else self.inputs
+        is_session = (
+            isinstance(messages, list)
+            and bool(messages)
+            and all(
+                isinstance(message, Mapping) and message.get("role") == "user"
+                for message in messages
+            )
+        )
+        text = question_of(messages[:1] if is_session else self.inputs)
+        return text or self.title
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON form, which is also a line of a dataset file."""
         return {

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..base.errors import ConfigError, InputError, NothingEvaluated, OtevalError
 from ..base.text import counted
+from ..evaluators import call_changes, first_difference, to_messages
 from ..model import Dataset, Example, RecordedModelCall, Recording, Trajectory
 from ..scoring import (
     Comparison,
@@ -38,6 +39,7 @@ from .what_if_session import ANSWERS_FILE, NewRun, WhatIfOptions, new_run
 __all__ = ["SessionFailed", "WhatIf", "WhatIfResults", "WhatIfRow"]
 
 _KEY = "what_if"
+_MOST_CHANGES = 2
 
 
 class SessionFailed(OtevalError):
@@ -86,13 +88,13 @@ class WhatIfResults:
     Attributes:
         recorded: The experiment with the recorded runs.
         new: The experiment with the new runs.
-        comparison: Their comparison; None without evaluators.
+        comparison: Their comparison.
         skipped: Why sessions were left out, by their id.
     """
 
     recorded: ExperimentResults
     new: ExperimentResults
-    comparison: Comparison | None
+    comparison: Comparison
     skipped: Mapping[str, str]
 
     @property
@@ -106,7 +108,7 @@ class WhatIfResults:
             rows.append(
                 WhatIfRow(
                     row.example.id,
-                    row.run.error.removeprefix(f"{SessionFailed.__name__}: "),
+                    row.run.error,
                     coverage,
                     before.get(row.example.id, {}),
                     outputs,
@@ -137,7 +139,7 @@ class WhatIf:
     new_runner: Callable[[], SessionRunner]
     store: Store
     name: str
-    evaluators: Sequence[Any] = ()
+    evaluators: Sequence[Any]
     answers: Sequence[Recording] = ()
     input_form: InputForm = "text"
     workers: int = 1
@@ -166,8 +168,7 @@ class WhatIf:
             dataset = Dataset("sessions", tuple(sessions.examples), "sessions")
             recorded = self._evaluate(f"{self.name}-recorded", sessions.recorded_outputs, dataset)
             new = self._new_runs(sessions, dataset)
-        comparison = compare_experiments(recorded, new) if self.evaluators else None
-        return WhatIfResults(recorded, new, comparison, sessions.skipped)
+        return WhatIfResults(recorded, new, compare_experiments(recorded, new), sessions.skipped)
 
     def _new_runs(self, sessions: _Sessions, dataset: Dataset) -> ExperimentResults:
         with SessionRunners(self.new_runner, self.workers) as runners:
@@ -403,8 +404,24 @@ class _Target:
             )
         problem = _problem(ended, run, threads) or self._options.not_applied(run.coverage.changed)
         if problem:
-            raise SessionFailed(problem)
+            changes = self._changes(name, run, threads)
+            raise SessionFailed(f"{changes}; {problem}" if changes else problem)
         return self._sessions.outputs(name, run, threads)
+
+    def _changes(
+        self, name: str, run: NewRun, threads: Sequence[Sequence[RecordedModelCall]]
+    ) -> str:
+        """What changed before a session failed, which may be why it did; or ""."""
+        if not threads or not threads[LEAD]:
+            return ""
+        sides = self._sessions.recorded[name], self._sessions.outputs(name, run, threads)
+        recorded, new = (to_messages(side["messages"]) for side in sides)
+        changes = call_changes(new, recorded, is_partial=True).changes
+        pair = first_difference(recorded, new)
+        if not changes or pair is None:
+            return ""
+        at = pair.left_at if pair.right_at is None else pair.right_at
+        return f"message {at}: {'; '.join(changes[:_MOST_CHANGES])}"
 
 
 def _without_input(recording: Recording, form: InputForm) -> str:

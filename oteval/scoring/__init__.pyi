@@ -96,12 +96,19 @@ from .experiments.labels import (
     repeat_verdicts as repeat_verdicts,
 )
 from .experiments.paired_examples import (
+    SESSIONS as SESSIONS,
     paired_rows as paired_rows,
     with_common_examples as with_common_examples,
 )
 from .experiments.results import (
     ExperimentResults as ExperimentResults,
     load_experiment as load_experiment,
+)
+from .experiments.run_changes import (
+    FigureChange as FigureChange,
+    RunChange as RunChange,
+    RunChanges as RunChanges,
+    Unevaluated as Unevaluated,
 )
 from .experiments.run_options import (
     OnProgress as OnProgress,

@@ -23,7 +23,6 @@ from .doctor import (
     doctor_view as doctor_view,
 )
 from .experiments import (
-    changed_line as changed_line,
     comparative_view as comparative_view,
     comparison_view as comparison_view,
     datasets_table as datasets_table,
@@ -70,6 +69,7 @@ from .report import (
     ReportRun as ReportRun,
     build as build,
     build_stored as build_stored,
+    comparisons_of as comparisons_of,
     from_experiments as from_experiments,
     from_keys as from_keys,
     grouping as grouping,
@@ -77,6 +77,9 @@ from .report import (
     render as render,
     run_groups as run_groups,
     stored_tallies as stored_tallies,
+)
+from .run_changes import (
+    ShownComparison as ShownComparison,
 )
 from .run_texts import (
     CHOICES as CHOICES,

@@ -16,7 +16,6 @@ from ..scoring import (
 )
 from .ci_formats import JUnitCase, Outcome, junit, markdown_cell, markdown_columns, markdown_table
 from .experiments import (
-    changed_lines,
     comparative_table,
     comparison_table,
     failed_targets,
@@ -26,6 +25,7 @@ from .experiments import (
     p_text,
     ranking_table,
 )
+from .run_changes import changes_summary, shown_changes, unevaluated_lines
 from .tables import tallies_table
 from .text import one_line, shorten
 
@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 _LONGEST_NAME = 120
+_MOST_CHANGES = 50
 
 
 def junit_report(scores: Iterable[Score], titles: Mapping[str, str] | None = None) -> str:
@@ -169,26 +170,24 @@ def experiment_markdown(results: ExperimentResults, comparison: Comparison | Non
     return "\n\n".join(parts).rstrip() + "\n"
 
 
-def _short_cell(title: str) -> str:
-    return markdown_cell(shorten(title, _LONGEST_NAME))
-
-
 def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
-    """A comparison as Markdown."""
+    """A comparison as Markdown: the runs that broke, all other changes, then the statistics."""
     title = f"{'#' * level} {markdown_cell(comparison.a.name)} → {markdown_cell(comparison.b.name)}"
-    table = markdown_columns(comparison_table(comparison))
-    worse = [
-        f"- {markdown_cell(difference.key)}: {_short_cell(comparison.title_of(example))} "
-        f"{number(first)} → {number(second)}"
-        for difference in comparison.regressed
-        for example, first, second in difference.changed[:5]
-    ]
-    more = ["", f"{'#' * (level + 1)} Regressions", "", *worse] if worse else []
-    lines = [f"{key}: no verdict in {comparison.b.name}" for key in comparison.unverified]
-    notes = [f"- {markdown_cell(line)}" for line in (*lines, *needed_lines(comparison))]
-    needed = ["", *notes] if notes else []
-    changed = [f"- {markdown_cell(line)}" for line in changed_lines(comparison)]
-    return "\n".join([title, "", *changed, "", table, *needed, *more]) + "\n"
+    shown = shown_changes(comparison)
+    lines = [f"- {markdown_cell(change.line)}" for change in shown[:_MOST_CHANGES]]
+    if len(shown) > _MOST_CHANGES:
+        lines.append(f"- and {len(shown) - _MOST_CHANGES} more")
+    unverified = [f"{key}: no verdict in {comparison.b.name}" for key in comparison.unverified]
+    notes = [*unevaluated_lines(comparison), *unverified, *needed_lines(comparison)]
+    return "\n".join(
+        [
+            *(title, "", *lines, *([""] if lines else [])),
+            *(markdown_cell(changes_summary(comparison)), ""),
+            markdown_columns(comparison_table(comparison)),
+            *(["", *(f"- {markdown_cell(note)}" for note in notes)] if notes else []),
+            "",
+        ]
+    )
 
 
 def comparative_markdown(results: ComparativeResults) -> str:

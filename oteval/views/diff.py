@@ -15,7 +15,7 @@ from .columns import cut, one_row
 from .terminal import ROLE_STYLES
 from .text import call_text, clean, short_ids, shorten
 
-__all__ = ["diff_view"]
+__all__ = ["diff_view", "shared_start"]
 
 # How many equal characters to show before the first difference between two texts.
 _LEAD = 40
@@ -63,7 +63,7 @@ def _system(pairs: Sequence[AlignedPair]) -> Iterator[RenderableType]:
     yield Text("System messages differ (they are the setting and do not count):", style="yellow")
     for pair in system:
         if not pair.same:
-            cut_at = _shared_start(pair)
+            cut_at = shared_start(pair)
             for sign, message in (("<", pair.left), (">", pair.right)):
                 yield Text(f"{sign} ").append_text(_said(message, cut_at, ""))
 
@@ -83,13 +83,13 @@ def _mark(pair: AlignedPair, *, is_first: bool) -> Text:
 
 def _cells(pair: AlignedPair, numbers: tuple[str, str]) -> Iterator[Text]:
     style = "dim" if pair.same else ""
-    start = 0 if pair.same else _shared_start(pair)
+    start = 0 if pair.same else shared_start(pair)
     for message, number in zip((pair.left, pair.right), numbers, strict=True):
         head = Text(f"{number} " if number else "", style="dim")
         yield head.append_text(_said(message, start, style))
 
 
-def _shared_start(pair: AlignedPair) -> int:
+def shared_start(pair: AlignedPair) -> int:
     """The offset to show two contents from, so that their first difference is visible."""
     if pair.left is None or pair.right is None:
         return 0

@@ -20,11 +20,10 @@ from ..scoring import (
     Standing,
 )
 from .columns import Column, Columns, one_row
+from .run_changes import changes_view
 from .text import ago, one_line, shorten
 
 __all__ = [
-    "changed_line",
-    "changed_lines",
     "comparative_table",
     "comparative_view",
     "comparison_table",
@@ -46,13 +45,7 @@ VERDICT_STYLES = {
 }
 
 
-# How many examples are listed of each figure: this many that got worse and as many others.
-_MOST_CHANGED = 5
-_LONGEST_TITLE = 100
 _MOST_FAILURES = 20
-# How many examples a line about a figure names, and in how many characters each.
-_MOST_NAMES = 3
-_LONGEST_NAME = 40
 
 
 def number(value: float | None, sign: bool = False) -> str:
@@ -145,52 +138,11 @@ def run_errors_table(results: ExperimentResults) -> Columns | None:
 
 
 def comparison_view(comparison: Comparison) -> RenderableType:
-    """How two experiments differ: counts of changes, a table of figures, then examples."""
-    parts: list[RenderableType] = [*_sides(comparison)]
-    parts += [Text(line) for line in changed_lines(comparison)]
+    """How two experiments differ: the runs that broke, other changes, then the statistics."""
+    parts: list[RenderableType] = [*changes_view(comparison), Text(), *_sides(comparison)]
     parts += [comparison_table(comparison)]
     parts += [Text(line, style="yellow") for line in needed_lines(comparison)]
-    for difference in comparison.regressed_first:
-        if difference.changed:
-            parts += [Text(), _changed_examples(comparison, difference)]
     return Group(*parts)
-
-
-def changed_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield the certain facts about each figure: which examples changed, however few it has."""
-    same = []
-    for difference in sorted(
-        comparison.regressed_first, key=lambda difference: not difference.worse
-    ):
-        if difference.changed:
-            yield f"{one_line(difference.key)}: {changed_line(comparison, difference)}"
-        else:
-            same.append(one_line(difference.key))
-    if same:
-        yield f"{', '.join(same)}: no {_unit(comparison)} changed"
-
-
-def changed_line(comparison: Comparison, difference: Difference) -> str:
-    """How many examples of a figure got worse and better, and which."""
-    parts: list[str] = []
-    unit = _unit(comparison)
-    for rows, word in ((difference.worse, "worse"), (difference.better, "better")):
-        if rows:
-            names = [
-                shorten(one_line(comparison.title_of(example)), _LONGEST_NAME)
-                for example, _, _ in rows[:_MOST_NAMES]
-            ]
-            more = f" and {len(rows) - len(names)} more" if len(rows) > len(names) else ""
-            count = f"{len(rows)}" if parts else counted(len(rows), unit)
-            parts.append(f"{count} got {word}: {', '.join(names)}{more}")
-    return "; ".join(parts) or f"no {unit} changed"
-
-
-def _unit(comparison: Comparison) -> str:
-    """The name of a pair's sides: runs, or the examples of several runs."""
-    sides = (comparison.a, comparison.b)
-    single = all(len({row.example.id for row in side}) == len(side) for side in sides)
-    return "run" if single else "example"
 
 
 def needed_lines(comparison: Comparison) -> Iterator[str]:
@@ -215,25 +167,6 @@ def interval_title(compared: Sequence[Difference] | Sequence[Pair]) -> str:
     """The title of the intervals of a comparison, which have one confidence."""
     confidence = compared[0].confidence if compared else 0.95
     return f"{100 * confidence:.3g}% interval"
-
-
-def _changed_examples(comparison: Comparison, difference: Difference) -> RenderableType:
-    """The examples on which one figure differs, regressions first, with both values."""
-    worse, better = difference.worse, difference.better
-    counts = f"{len(worse)} worse, {len(better)} better"
-    head = one_row(difference.key, "bold").append(f": {counts}", "not bold")
-    table = Columns(
-        Column("example", least=20, most=80),
-        Column("first", right=True),
-        Column("second", right=True),
-    )
-    for rows, style in ((worse, "red"), (better, "green")):
-        for example, first, second in rows[:_MOST_CHANGED]:
-            title = shorten(one_line(comparison.title_of(example)), _LONGEST_TITLE)
-            table.add_row(one_row(title), number(first), Text(number(second), style))
-    hidden = len(difference.changed) - table.row_count
-    more = Text(f"and {hidden} more (--json lists all)", style="dim")
-    return Group(head, table, *([more] if hidden else []))
 
 
 def comparison_table(comparison: Comparison) -> Columns:

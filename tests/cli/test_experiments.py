@@ -105,12 +105,14 @@ def test_compare_says_what_differs(shop: Run, tmp_path: Path, monkeypatch: pytes
     shop(*EVAL, "--name", "b")
 
     done = shop("compare", "a", "b", "--junit", "x.xml", "--md", "x.md")
-    (row,) = shop("compare", "a", "b", "--json").rows
+    *broke, counts, row = shop("compare", "a", "b", "--json").rows
 
     assert done.status == 1
     assert "regressed" in done.out
-    assert "good: 16 worse, 0 better" in done.out
-    assert "e5 " in done.out
+    assert done.out.startswith("✗ e5: ")
+    assert "16 of 40 runs broke, 24 did not change." in done.out
+    assert [change["row"] for change in broke] == ["broke"] * 16
+    assert counts == {"row": "counts", "broke": 16, "better": 0, "same": 24, "not_evaluated": 0}
     assert (row["key"], row["verdict"], row["only_a"], row["only_b"]) == (
         "good",
         "regressed",
@@ -118,7 +120,7 @@ def test_compare_says_what_differs(shop: Run, tmp_path: Path, monkeypatch: pytes
         0,
     )
     assert row["changed"][0] == {"example_id": "e5", "a": 1, "b": 0}
-    assert "Regressions" in (tmp_path / "x.md").read_text()
+    assert "✗ e5: " in (tmp_path / "x.md").read_text()
     assert ElementTree.parse(tmp_path / "x.xml").find(".//failure") is not None
     assert shop("compare", "b", "a").status == 0
     assert shop("compare", "a", "a", "--lower-is-better", "good").status == 0

@@ -72,7 +72,7 @@ def compared(shop: Run) -> tuple[Any, str]:
             *("--where", f"version={version}"),
         )
         assert evaluated.status == 0, evaluated.err
-    (row,) = shop("compare", "v1", "v2", "--json").rows
+    *_, row = shop("compare", "v1", "v2", "--json").rows
     return row, shop("compare", "v1", "v2").out
 
 
@@ -114,7 +114,7 @@ def test_examples_of_messages_pair_by_the_users(
             *("--call", "shop:good", "--name", name),
         )
 
-    (row,) = shop("compare", "a", "b", "--json").rows
+    *_, row = shop("compare", "a", "b", "--json").rows
     pairwise = shop("pairwise", "a", "b", "--call", "shop:longer")
 
     assert row["pairs"] == len(CITIES)
@@ -203,7 +203,7 @@ def test_stored_experiments_of_earlier_versions_pair(shop: Run) -> None:
             ]
             store.experiments.write(name, runs, verdicts)
 
-    (row,) = shop("compare", "old", "new", "--json").rows
+    *_, row = shop("compare", "old", "new", "--json").rows
 
     assert row["pairs"] == 2
     assert [(each["a"], each["b"]) for each in row["changed"]] == [(1, 0.5)]

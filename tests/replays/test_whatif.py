@@ -41,6 +41,11 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 WhatIf = Callable[..., Done]
 
 
+def rows_of(done: Done, kind: str) -> list[Any]:
+    """Return the rows of a kind that the command printed."""
+    return [row for row in done.rows if row["row"] == kind]
+
+
 @pytest.fixture
 def whatif(oteval: Run) -> WhatIf:
     """Return a function that runs the command with the agent ``clerk:target``."""
@@ -74,14 +79,14 @@ def test_an_equal_model_gives_equal_trajectories(
     )
 
     assert done.status == 0, done
-    *rows, comparison = done.rows
+    rows, scores = rows_of(done, "session"), rows_of(done, "score")
     assert [row["status"] for row in rows] == ["ran", "ran"]
     for row in rows:
         new, recorded = row["new"]["messages"], row["recorded"]["messages"]
         assert without_ids(new[1:]) == without_ids(recorded[1:])
         assert (recorded[0]["content"], new[0]["content"]) == ("You refund orders.", "Be brief.")
         assert (row["coverage"]["exact"], row["coverage"]["missing"]) == (1, 0)
-    assert comparison["differences"][0]["mean_b"] == 1.0
+    assert [(score["key"], score["mean_b"]) for score in scores] == [("same-calls", 1.0)]
     assert not (tmp_path / "refunds").exists()
     assert {body["model"] for body in server.requests} == {"new"}
     assert {body["temperature"] for body in server.requests} == {0}
@@ -114,7 +119,7 @@ def test_coverage_is_counted(whatif: WhatIf, server: Server, tmp_path: Path) -> 
 
     done = whatif(*files, "--tool-policy", "nearest")
 
-    rows = {row["session"]: row for row in done.rows[:-1]}
+    rows = {row["session"]: row for row in rows_of(done, "session")}
     counts = {
         name: {key for key, value in row["coverage"].items() if value == 1 or value == [value]}
         for name, row in rows.items()
@@ -127,7 +132,8 @@ def test_coverage_is_counted(whatif: WhatIf, server: Server, tmp_path: Path) -> 
     assert rows["network"]["coverage"]["blocked"] == [
         "the agent sent GET http://127.0.0.1:9/orders, which is not recorded"
     ]
-    assert done.status == 0  # two sessions more would show that the calls regressed
+    assert done.status == 1
+    assert {row["id"] for row in rows_of(done, "broke")} == {"form", "nearest", "unknown", "says"}
     assert "3 runs only partly covered" in done.err
     assert not (tmp_path / "refunds").exists()
 
@@ -148,7 +154,7 @@ def test_a_model_that_fails_is_an_error_and_never_a_score(
 
     server.script = breaks
     done = whatif(*files, "--name", "flaky", target="clerk:hides")
-    *rows, comparison = done.rows
+    rows, scores = rows_of(done, "session"), rows_of(done, "score")
     server.script = clerk
     request_count = len(server.requests)
     resumed = whatif(*files, "--name", "flaky", "--resume", target="clerk:hides")
@@ -157,11 +163,11 @@ def test_a_model_that_fails_is_an_error_and_never_a_score(
     assert rows[0]["new"]["usage"]["model_calls"] == 3
     assert len(rows[0]["new"]["messages"]) == 5
     assert rows[1]["error"].startswith("the model did not answer: overloaded")
-    assert {difference["key"]: difference["pairs"] for difference in comparison["differences"]} == {
-        "same-calls": 2,
-        "completed": 3,
-    }
-    assert [row["status"] for row in resumed.rows[:-1]] == ["ran"] * 3
+    assert {score["key"]: score["pairs"] for score in scores} == {"same-calls": 2, "completed": 3}
+    (broke,) = rows_of(done, "broke")
+    assert (broke["id"], broke["figures"][0]["key"]) == ("always", "completed")
+    assert "the model did not answer: overloaded" in broke["figures"][0]["reason"]
+    assert [row["status"] for row in rows_of(resumed, "session")] == ["ran"] * 3
     assert len(server.requests) == request_count + 2
 
 
@@ -202,7 +208,7 @@ def test_sessions_share_the_connections_of_a_module(
 
     done = whatif(*files, target="clerk:later")
 
-    assert [row["status"] for row in done.rows[:-1]] == ["ran", "ran"], done
+    assert [row["status"] for row in rows_of(done, "session")] == ["ran", "ran"], done
 
 
 @pytest.mark.slow
@@ -213,7 +219,7 @@ def test_another_recording_answers(whatif: WhatIf, server: Server, tmp_path: Pat
     done = whatif(file, "--answers", file)
     nothing = whatif(silent)
 
-    row = done.rows[0]
+    row = rows_of(done, "session")[0]
     assert (done.status, row["status"]) == (0, "ran")
     assert row["new"]["messages"] == row["recorded"]["messages"]
     assert server.requests == []
@@ -232,7 +238,7 @@ def test_a_command(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
     server.script = breaks
     done = whatif(good, bad, "--", sys.executable, "clerk.py", "{input}")
 
-    ran, failed = done.rows[:2]
+    ran, failed = rows_of(done, "session")
     assert (ran["status"], ran["coverage"]["exact"]) == ("ran", 1)
     assert failed["status"] == "failed"
     assert "overloaded" in failed["error"]

@@ -37,8 +37,9 @@ from ...evaluators import (
     selected_confidence,
 )
 from .experiment_store import StoreLike, open_store
-from .paired_examples import with_common_examples
+from .paired_examples import RunGroup, run_groups, with_common_examples
 from .results import ExperimentResults, Figure, load_experiment, values_of
+from .run_changes import COMPLETED, RunChanges, run_changes
 
 __all__ = ["VERDICTS", "Comparison", "Difference", "compare", "compare_experiments"]
 
@@ -46,7 +47,6 @@ Verdict = Literal["improved", "regressed", "no evidence", "inconclusive"]
 VERDICTS: tuple[Verdict, ...] = ("regressed", "inconclusive", "improved", "no evidence")
 """The verdicts in the order in which figures are listed."""
 
-COMPLETED = "completed"
 MARGIN = 0.05
 
 # An example that differs: its id, the figure in the first experiment, and in the second.
@@ -144,6 +144,7 @@ class Comparison:
         only_a: Figures that only the first has.
         only_b: Figures that only the second has.
         alpha: The false discovery rate.
+        groups: The runs of both by example.
     """
 
     a: ExperimentResults
@@ -152,6 +153,12 @@ class Comparison:
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
     alpha: float = 0.05
+    groups: Sequence[RunGroup] = ()
+
+    @cached_property
+    def changes(self) -> RunChanges:
+        """The runs that broke, got better or could not be compared, one by one."""
+        return run_changes((self.a, self.b), self.groups, self.differences)
 
     @property
     def regressed_first(self) -> list[Difference]:
@@ -169,12 +176,6 @@ class Comparison:
         evaluated = self.b.feedback()
         return [key for key in self.only_a if key in evaluated]
 
-    def title_of(self, example_id: str) -> str:
-        """The readable name of an example in both experiments; its id if it is unknown."""
-        rows = (row for row in self.b if row.example.id == example_id)
-        row = next(rows, None)
-        return example_id if row is None else row.example.title
-
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {
@@ -185,6 +186,7 @@ class Comparison:
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
             "unverified": self.unverified,
+            "changes": self.changes.as_dicts(),
         }
 
 
@@ -217,15 +219,19 @@ def compare(
     """
     if not 0 < alpha < 1 or not 0 < power < 1:
         raise ConfigError(f"alpha {alpha} and power {power} must be between 0 and 1")
-    first, second = with_common_examples(_load(a, b, store))
+    loaded = _load(a, b, store)
+    first, second = with_common_examples(loaded)
     options = _ComparisonOptions(alpha, power, margin, frozenset(lower_is_better))
     figures_a, figures_b = _figures(first), _figures(second)
     shared = [key for key in figures_a if key in figures_b]
     paired = [_paired(key, figures_a[key], figures_b[key]) for key in shared]
     differences = _differences([figure for figure in paired if figure is not None], options)
+    groups = run_groups(loaded, (first, second))
     if not differences:
+        missing = run_changes((first, second), groups, ()).unevaluated
+        why = "".join(f": {row.key or row.experiment}: {row.reason}" for row in missing[:1])
         raise NothingEvaluated(
-            f"{first.name} and {second.name} have no scores of the same example in common"
+            f"{first.name} and {second.name} have no scores of the same example in common{why}"
         )
     return Comparison(
         a=first,
@@ -234,6 +240,7 @@ def compare(
         only_a=tuple(key for key in figures_a if key not in figures_b),
         only_b=tuple(key for key in figures_b if key not in figures_a),
         alpha=alpha,
+        groups=groups,
     )
 
 

@@ -274,7 +274,7 @@ class _ExperimentRun:
         except Exception as error:
             if self._options.raises:
                 raise
-            return replace(run, error=describe_error(error), end_ns=time.time_ns())
+            return replace(run, error=_error_text(error), end_ns=time.time_ns())
         trajectory = trajectory_of(value, run.id)
         return replace(
             run,
@@ -341,6 +341,13 @@ class _ExperimentRun:
                 latency_ns=time.perf_counter_ns() - start,
             )
         return feedback
+
+
+def _error_text(error: Exception) -> str:
+    """Why a target failed; the errors of oteval are sentences without the name of their class."""
+    text = describe_error(error)
+    name = f"{type(error).__name__}: "
+    return text.removeprefix(name) if isinstance(error, OtevalError) else text
 
 
 def _is_final(feedback: Feedback, version: str) -> bool:

@@ -10,15 +10,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ...model import Dataset, Example
 from .results import ExperimentResults, ResultRow
 
-__all__ = ["SESSIONS", "paired_rows", "with_common_examples"]
+__all__ = ["SESSIONS", "RunGroup", "paired_rows", "run_groups", "with_common_examples"]
 
 SESSIONS = "sessions"
 """The name of the dataset that consists of the sessions of an experiment."""
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """The runs of one example in two experiments.
+
+    Attributes:
+        id: The id of the example; for sessions that both experiments have, of the session.
+        before: The runs of the first experiment.
+        now: The runs of the second.
+    """
+
+    id: str
+    before: list[ResultRow] = field(default_factory=list)
+    now: list[ResultRow] = field(default_factory=list)
 
 
 def with_common_examples(results: Sequence[ExperimentResults]) -> list[ExperimentResults]:
@@ -52,6 +67,28 @@ def paired_rows(
         for key in (sides[0] if sides else ())
         if all(key in side for side in sides)
     }
+
+
+def run_groups(
+    results: tuple[ExperimentResults, ExperimentResults],
+    paired: tuple[ExperimentResults, ExperimentResults],
+) -> list[RunGroup]:
+    """The runs of two experiments by example.
+
+    Sessions with one question stay apart if both experiments have them: each was repeated.
+
+    Args:
+        results: The experiments.
+        paired: The same, as `with_common_examples` returns them.
+    """
+    own_ids = [{row.example.id for row in side} for side in results]
+    shared = own_ids[0] & own_ids[1]
+    groups: dict[str, RunGroup] = {}
+    for own, joined, name in zip(results, paired, ("before", "now"), strict=True):
+        for own_row, row in zip(own, joined, strict=True):
+            group_id = own_row.example.id if own_row.example.id in shared else row.example.id
+            getattr(groups.setdefault(group_id, RunGroup(group_id)), name).append(row)
+    return list(groups.values())
 
 
 def _with_repetitions(results: ExperimentResults) -> ExperimentResults:

@@ -1,43 +1,36 @@
-"""The comparison of an experiment with a baseline: examples better, worse and the same."""
+"""The comparison of an experiment with a baseline: the runs that broke, then the figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...base.errors import ConfigError, NothingEvaluated
-from ...scoring import Comparison, Difference, ExperimentResults, compare, load_experiment
+from ...base.errors import ConfigError
+from ...scoring import Comparison, Difference, load_experiment
 from ...store import Store
-from ..experiments import changed_lines, difference_cells, interval_title, needed_lines, number
+from ..experiments import difference_cells, interval_title, needed_lines
+from ..run_changes import ShownChange, ShownComparison, shown_comparison
 from ..text import one_line, shorten
 from .experiment_matrix import run_links
 
-__all__ = ["ChangedExample", "ComparedFigure", "ExperimentComparison", "comparison_page"]
+__all__ = ["ComparedFigure", "ExperimentComparison", "LinkedChange", "comparison_page"]
 
 _STATES = {"regressed": "fail", "improved": "pass", "inconclusive": "none", "no evidence": "same"}
-_MOST_CHANGED = 20  # examples of a figure, worse and better each
-_TITLE, _NAME, _REASON = 160, 80, 300  # characters
+_NAME = 80  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedExample:
-    """An example on which a figure differs.
+class LinkedChange:
+    """A run that broke or got better, with links.
 
     Attributes:
-        title: Its name.
-        before: The figure in the baseline.
-        now: The figure in the experiment.
+        change: The change.
         before_link: The path of the baseline's run, "" if its trace is not in the store.
         now_link: The path of the experiment's run.
-        reason: The comment on the experiment's run, or on the baseline's run.
     """
 
-    title: str
-    before: str
-    now: str
+    change: ShownChange
     before_link: str
     now_link: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +53,6 @@ class ComparedFigure:
         better: The number of examples that got better.
         worse: The number of examples that got worse.
         same: The number of examples that stayed.
-        worst: Examples that got worse, the worst first.
-        best: Examples that got better, the best first.
     """
 
     key: str
@@ -79,8 +70,6 @@ class ComparedFigure:
     better: int
     worse: int
     same: int
-    worst: tuple[ChangedExample, ...]
-    best: tuple[ChangedExample, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +79,9 @@ class ExperimentComparison:
     Attributes:
         baseline: The name of the baseline.
         baseline_id: Its id.
+        changes: What broke, got better, or could not be compared.
+        linked: The runs that broke, then the runs that got better.
         figures: The figures, regressions first.
-        changed: Which examples changed, figure by figure.
         notes: Remarks on figures with too few examples.
         only_before: Figures of the baseline alone.
         only_now: Figures of the experiment alone.
@@ -101,9 +91,10 @@ class ExperimentComparison:
 
     baseline: str
     baseline_id: str
-    figures: tuple[ComparedFigure, ...]
-    notes: tuple[str, ...]
-    changed: tuple[str, ...] = ()
+    changes: ShownComparison
+    linked: tuple[LinkedChange, ...] = ()
+    figures: tuple[ComparedFigure, ...] = ()
+    notes: tuple[str, ...] = ()
     only_before: tuple[str, ...] = ()
     only_now: tuple[str, ...] = ()
     alpha: float = 0.05
@@ -125,19 +116,22 @@ def comparison_page(store: Store, name: str, baseline: str) -> ExperimentCompari
     before, now = load_experiment(baseline, store), load_experiment(name, store)
     if before.experiment.id == now.experiment.id:
         raise ConfigError("an experiment cannot be compared with itself: choose another baseline")
-    try:
-        comparison = compare(before, now)
-    except NothingEvaluated as error:
-        return ExperimentComparison(
-            before.name, before.experiment.id, figures=(), notes=(one_line(str(error)),)
-        )
-    sides = _Rows(store, comparison.a), _Rows(store, comparison.b)
+    changes, comparison = shown_comparison(before, now)
+    if comparison is None:
+        return ExperimentComparison(before.name, before.experiment.id, changes)
+    links = [run_links(store, side.rows) for side in (before, now)]
     return ExperimentComparison(
         baseline=before.name,
         baseline_id=before.experiment.id,
-        figures=tuple(_figure(difference, sides) for difference in comparison.regressed_first),
+        changes=changes,
+        linked=tuple(
+            LinkedChange(
+                change, links[0].get(change.run_before, ""), links[1].get(change.run_now, "")
+            )
+            for change in changes.changes
+        ),
+        figures=tuple(map(_figure, comparison.regressed_first)),
         notes=tuple(needed_lines(comparison)),
-        changed=tuple(changed_lines(comparison)),
         only_before=_names(comparison, is_before=True),
         only_now=_names(comparison, is_before=False),
         alpha=comparison.alpha,
@@ -150,33 +144,7 @@ def _names(comparison: Comparison, is_before: bool) -> tuple[str, ...]:
     return tuple(shorten(one_line(key), _NAME) for key in keys)
 
 
-class _Rows:
-    """The runs of one of the two experiments, by example."""
-
-    def __init__(self, store: Store, results: ExperimentResults) -> None:
-        self.rows = {row.example.id: row for row in reversed(results.rows)}
-        self.links: Mapping[str, str] = run_links(store, results.rows)
-
-    def title(self, example: str) -> str:
-        """The name of an example."""
-        row = self.rows.get(example)
-        return shorten(one_line(row.example.title if row else example), _TITLE) or "(no name)"
-
-    def link(self, example: str) -> str:
-        """The path of the page of its first run, or ""."""
-        row = self.rows.get(example)
-        return self.links.get(row.run.trajectory_id, "") if row else ""
-
-    def reason(self, example: str, key: str) -> str:
-        """Why its first run has this figure, or ""."""
-        row = self.rows.get(example)
-        if row is None:
-            return ""
-        comment = next((feedback.comment for feedback in row.feedback if feedback.key == key), "")
-        return shorten(one_line(comment or row.run.error), _REASON)
-
-
-def _figure(difference: Difference, sides: tuple[_Rows, _Rows]) -> ComparedFigure:
+def _figure(difference: Difference) -> ComparedFigure:
     before, now, delta, interval, p_value, p_adjusted, detectable, *_ = difference_cells(difference)
     lost = (
         f"{difference.lost_a} and {difference.lost_b}"
@@ -199,23 +167,4 @@ def _figure(difference: Difference, sides: tuple[_Rows, _Rows]) -> ComparedFigur
         better=len(difference.better),
         worse=len(difference.worse),
         same=difference.pairs - len(difference.changed),
-        worst=tuple(
-            _example(row, difference.key, sides) for row in difference.worse[:_MOST_CHANGED]
-        ),
-        best=tuple(
-            _example(row, difference.key, sides) for row in difference.better[:_MOST_CHANGED]
-        ),
-    )
-
-
-def _example(row: tuple[str, float, float], key: str, sides: tuple[_Rows, _Rows]) -> ChangedExample:
-    example, before, now = row
-    first, second = sides
-    return ChangedExample(
-        title=second.title(example),
-        before=number(before),
-        now=number(now),
-        before_link=first.link(example),
-        now_link=second.link(example),
-        reason=second.reason(example, key) or first.reason(example, key),
     )

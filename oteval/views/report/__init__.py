@@ -11,7 +11,14 @@ from __future__ import annotations
 from .build import ReportOptions, build, build_stored, stored_tallies
 from .model import Report, ReportRun, RunVerdict
 from .page import render
-from .sources import from_experiments, from_keys, grouping, pairwise_of, run_groups
+from .sources import (
+    comparisons_of,
+    from_experiments,
+    from_keys,
+    grouping,
+    pairwise_of,
+    run_groups,
+)
 
 __all__ = [
     "Report",
@@ -20,6 +27,7 @@ __all__ = [
     "RunVerdict",
     "build",
     "build_stored",
+    "comparisons_of",
     "from_experiments",
     "from_keys",
     "grouping",

@@ -18,6 +18,7 @@ from ...base.jsontext import dumps
 from ...model import COLUMNS
 from ...scoring import Gate, Tally, align, first_divergence
 from ...store import SelectedRuns
+from ..run_changes import ShownComparison
 from ..text import clean, clock, one_line, shorten
 from .details import details, shown_messages
 from .model import (
@@ -81,6 +82,7 @@ def build(
     options: ReportOptions,
     pairwise: Sequence[PairwiseSummary] = (),
     made_ns: int | None = None,
+    comparisons: Sequence[ShownComparison] = (),
 ) -> Report:
     """The report on some runs.
 
@@ -89,6 +91,7 @@ def build(
         options: How to make it.
         pairwise: PairwiseSummary comparisons to show.
         made_ns: Now.
+        comparisons: The changes against the baseline to show.
 
     Raises:
         NothingEvaluated: No runs were given.
@@ -103,7 +106,8 @@ def build(
         if chosen.trajectory:
             tools.add(chosen.trajectory)
         matrix_runs.add(chosen)
-    return _report(counting, matrix_runs.items(), tools, options, pairwise, made_ns)
+    report = _report(counting, matrix_runs.items(), tools, options, pairwise, made_ns)
+    return replace(report, comparisons=tuple(comparisons))
 
 
 def build_stored(

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from ...evaluators import GateResult
 from ...model import EvaluationResult, Feedback, Score, Trajectory, record
+from ..run_changes import ShownComparison
 from ..text import shorten
 from .tool_graph import ToolGraph
 
@@ -357,6 +358,7 @@ class Report:
         charts: The distributions.
         tools: The graph of tools; None without calls.
         pairwise: The pairwise comparisons.
+        comparisons: The changes of each other experiment against the baseline.
         gates: The result of each gate in each group.
         notes: Remarks on runs and details left out.
         static: The ids of the runs to print in full.
@@ -375,6 +377,7 @@ class Report:
     charts: tuple[Bars | Histogram, ...] = ()
     tools: ToolGraph | None = None
     pairwise: tuple[PairwiseSummary, ...] = ()
+    comparisons: tuple[ShownComparison, ...] = ()
     gates: tuple[tuple[str, GateResult], ...] = ()
     notes: tuple[str, ...] = ()
     static: tuple[str, ...] = ()

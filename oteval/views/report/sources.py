@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import combinations
@@ -25,6 +26,7 @@ from ...model import (
     question_of,
 )
 from ...scoring import (
+    Comparison,
     ExperimentResults,
     load_experiment,
     paired_rows,
@@ -32,12 +34,14 @@ from ...scoring import (
     with_common_examples,
 )
 from ...store import RunExpression, RunFunction, RunGroups, Store
+from ..run_changes import ShownComparison, shown_comparison
 from ..run_texts import case_key, question_line
 from ..text import clean, one_line
 from .model import PairwiseExample, PairwiseSummary, ReportRun, RunVerdict
 
 __all__ = [
     "BY",
+    "comparisons_of",
     "from_experiments",
     "from_keys",
     "grouping",
@@ -162,6 +166,33 @@ def from_experiments(
     for results in _compared(store, [experiment.name for experiment in experiments]):
         items += _items(store, results)
     return experiments, items
+
+
+def comparisons_of(
+    store: Store, experiments: Sequence[Experiment], evaluators: Sequence[str] = ()
+) -> list[tuple[ShownComparison, Comparison | None]]:
+    """The changes of each experiment against the first.
+
+    Args:
+        store: The store.
+        experiments: The experiments, the baseline first.
+        evaluators: The figures to compare; all when empty.
+    """
+    results = [
+        _with_figures(load_experiment(experiment.name, store), evaluators)
+        for experiment in experiments
+    ]
+    return [shown_comparison(results[0], other) for other in results[1:]]
+
+
+def _with_figures(results: ExperimentResults, keys: Sequence[str]) -> ExperimentResults:
+    if not keys:
+        return results
+    rows = [
+        replace(row, feedback=tuple(entry for entry in row.feedback if entry.key in keys))
+        for row in results
+    ]
+    return replace(results, rows=tuple(rows))
 
 
 def _compared(store: Store, names: Sequence[str]) -> list[ExperimentResults]:

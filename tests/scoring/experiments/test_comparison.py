@@ -275,12 +275,13 @@ def test_few_examples_begin_with_what_is_certain(made: Make):
     comparison = compare_experiments(a, b)
     lines = printed(comparison).splitlines()
 
-    assert lines[2] == "passed: 1 run got worse: e0"
+    assert lines[0].startswith("✗ e0: ")
+    assert "1 of 3 runs broke, 2 did not change." in lines
     assert sum("more examples needed" in line for line in lines) == 1
     assert "too few for statistics: 3 examples; more examples needed: 3 (passed, score)" in lines
     assert not any("∞" in line for line in lines)
     markdown = comparison_markdown(comparison)
-    assert markdown.index("1 run got worse: e0") < markdown.index("| score |")
+    assert markdown.index("✗ e0: ") < markdown.index("| score |")
     assert comparison.as_dict()["differences"][0]["worse"] == 1
 
 

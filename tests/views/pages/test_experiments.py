@@ -126,7 +126,8 @@ def test_a_comparison_says_what_changed(compared: Store, pages: ShowPages):
     assert re.search(r"right regressed 1\.000 0\.200 -0\.800 \[.*?\] 0 8 2 0\.008", page_text), (
         page_text
     )
-    assert "right: 8 worse, 0 better, 2 the same" in page_text
+    assert "8 of 10 runs broke, 2 did not change." in page_text
+    assert page_text.count("✗ broke right 1 → 0") == 8
     assert "&lt;i&gt;answer 0&lt;/i&gt;" in text
     back = plain(client.get("/experiments/first?baseline=second").text)
     assert "right improved 0.200 1.000" in back

@@ -109,6 +109,7 @@ SECTIONS: Mapping[str, Sequence[LazyCommand]] = {
         LazyCommand("view", "Look at runs, scores and spans in the browser.", "pages"),
     ),
     "Score": (
+        LazyCommand("init", "Write an oteval.yaml that fits the runs that are here."),
         LazyCommand("config", "Check oteval.yaml, or print its JSON schema."),
         LazyCommand("score", "Score trajectories by oteval.yaml; check its gates."),
         LazyCommand("scores", "List the current scores.", "score"),
@@ -116,6 +117,7 @@ SECTIONS: Mapping[str, Sequence[LazyCommand]] = {
         LazyCommand("reference", "Add, list and check reference trajectories."),
         LazyCommand("rescore", "Run new evaluators on stored runs; list the changes."),
         LazyCommand("judge", "Measure agreement between judges and people."),
+        LazyCommand("learn", "Find the rule that agrees best with labels.", "init"),
     ),
     "Experiment": (
         LazyCommand("dataset", "Add, list and show datasets."),

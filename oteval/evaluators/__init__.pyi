@@ -15,6 +15,7 @@ from .call_changes import (
     call_changes as call_changes,
 )
 from .checks.definitions import (
+    definitions_by_name as definitions_by_name,
     schemas_of as schemas_of,
 )
 from .comparison import Verdict as Verdict, compare as compare
@@ -155,6 +156,7 @@ from .stats import (
     ppi_mean as ppi_mean,
     rank as rank,
     selected_confidence as selected_confidence,
+    sign_test as sign_test,
 )
 from .stats.means import (
     FEWEST as FEWEST,

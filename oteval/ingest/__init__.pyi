@@ -10,6 +10,9 @@ from .clickhouse import (
 from .containers import (
     decode as decode,
 )
+from .conversations.recorded_run import (
+    FILE_VERSION as FILE_VERSION,
+)
 from .file_parts import (
     FilePart as FilePart,
     read_part as read_part,

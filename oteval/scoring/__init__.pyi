@@ -141,6 +141,24 @@ from .prepared import (
 from .previews import (
     preview as preview,
 )
+from .proposals import (
+    PROPOSED_NAME as PROPOSED_NAME,
+    FewLabels as FewLabels,
+    LearnedRule as LearnedRule,
+    Proposal as Proposal,
+    ProposedConfig as ProposedConfig,
+    ReferenceSource as ReferenceSource,
+    entry_lines as entry_lines,
+    labels_of_runs as labels_of_runs,
+    learn_rule as learn_rule,
+    propose_config as propose_config,
+    propose_first_config as propose_first_config,
+    read_evidence as read_evidence,
+    recorded_references as recorded_references,
+    with_counts as with_counts,
+    with_learned as with_learned,
+    write_files as write_files,
+)
 from .reconstruction import (
     Explanation as Explanation,
     RefreshResult as RefreshResult,

@@ -86,7 +86,7 @@ def test_nothing_to_evaluate_is_status_3(filled: Run, rules: Any):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (None, "oteval.yaml: no such file; oteval config schema describes it"),
+        (None, "oteval.yaml: no such file; oteval init writes one that fits your runs"),
         ("evaluators:\n  - nmae: x\n", "oteval.yaml:2: "),
         ("evaluators: [\n", "oteval.yaml:2: no valid YAML"),
         (

@@ -15,7 +15,7 @@ from typing import Any
 from ...base.jsontext import loads
 from ...messages import field_of
 
-__all__ = ["schemas_of"]
+__all__ = ["definitions_by_name", "schemas_of"]
 
 _SCHEMAS = (
     *("parameters", "input_schema", "inputSchema", "parametersJsonSchema"),
@@ -42,6 +42,21 @@ def schemas_of(tools: Iterable[Any]) -> dict[str, Mapping[str, Any] | bool | Non
             schema = _schema(tool)
             schemas[name] = schemas.get(name) if schema is None else schema
     return schemas
+
+
+def definitions_by_name(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
+    """The definition of each tool without its wrapper; the last one of a name counts.
+
+    Hints beside the wrapper, as in MCP, are part of the definition.
+    """
+    definitions: dict[str, Mapping[str, Any]] = {}
+    for tool in tools:
+        hints = field_of(tool, "annotations")
+        for inner in _each([tool]):
+            name = field_of(inner, "name")
+            if isinstance(name, str) and isinstance(inner, Mapping):
+                definitions[name] = {"annotations": hints, **inner} if hints else inner
+    return definitions
 
 
 def _each(tools: Iterable[Any]) -> Iterator[Any]:

@@ -161,7 +161,8 @@ def read_config(path: str | Path) -> str:
     try:
         return Path(path).read_text("utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; oteval config schema describes it") from None
+        problem = "no such file; oteval init writes one that fits your runs"
+        raise ConfigError(f"{path}: {problem}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 

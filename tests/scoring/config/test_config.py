@@ -193,7 +193,7 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path):
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe")
 
     for name, reason in (
-        ("none.yaml", "no such file; oteval config schema describes it"),
+        ("none.yaml", "no such file; oteval init writes one that fits your runs"),
         ("", "cannot be read"),
         ("b.yaml", "cannot be read"),
     ):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from rich.table import Table
 
 from ..base.errors import InputError, NothingEvaluated
-from ..base.files import write_private
 from ..base.jsontext import dumps
 from ..base.text import counted
 from ..model import Trajectory
@@ -33,6 +33,7 @@ from ..scoring import (
     propose_first_config,
     read_config,
     read_evidence,
+    read_json_lines,
     recorded_references,
     references_of,
     with_counts,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = ["init", "learn"]
 
 _MOST_RUNS = 3000
+_NAMED = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 _COUNTS = ("pass", "fail", "not evaluated")
 _case_options = with_options(
     click.option(
@@ -95,7 +97,10 @@ _case_options = with_options(
 @click.option("--force", is_flag=True, help="Replace the file.")
 @click.option("--print", "prints", is_flag=True, help="Print the file instead of writing it.")
 @json_option
+@click.pass_context
 def init(
+    context: click.Context,
+    /,
     paths: tuple[str, ...],
     config_path: str,
     db: str,
@@ -121,7 +126,8 @@ def init(
         )
     if paths:
         _load(db, paths)
-    if not Path(db).exists():
+    chosen = context.get_parameter_source("db") in _NAMED
+    if not (chosen or Path(db).exists()):
         config = propose_first_config()
         steps = _first_steps()
     else:
@@ -138,10 +144,12 @@ def init(
                 runs.read,
                 labels.by_run,
                 source=" ".join(filter(None, [runs.source, _about_labels(labels.origin), about])),
-                key=key,
+                key=key or (references.entry.get("key") if reference_path else None),
                 references=references,
             )
             steps = _next_steps(config_path) if runs.ids else _first_steps()
+    if not prints:
+        _write(config, target, replaces=force)
     _show(config, target, steps, prints=prints, as_json=as_json)
     return 0
 
@@ -185,8 +193,7 @@ def learn(
     _show_rule(rule, proposals, f"{runs.source} {_about_labels(labels.origin)}", as_json=as_json)
     if rule.is_useful and write:
         text = with_learned(_text_of(target), proposals, str(target))
-        write_files(rule.files(), target.parent)
-        write_private(target, text)
+        _write_all({**rule.files(), target.name: text}, target.parent)
         warn(f"{target}: the rule was added")
     return 0 if rule.is_useful else 1
 
@@ -234,7 +241,17 @@ def _reference_source(
     if path is None:
         return None
     beside = os.path.relpath(path, target.parent)
-    return _source({"dataset": beside, **({"key": key} if key else {})}, target.parent, store)
+    case_key = key or _only_key(path)
+    entry = {"dataset": beside, **({"key": case_key} if case_key else {})}
+    return _source(entry, target.parent, store)
+
+
+def _only_key(path: str) -> str:
+    """The key that names the cases of a dataset, if its lines have only one key but messages."""
+    for value, _ in read_json_lines(Path(path)):
+        keys = [key for key in value if key != "messages"] if isinstance(value, dict) else []
+        return str(keys[0]) if len(keys) == 1 else ""
+    return ""
 
 
 def _configured(target: Path, store: Store) -> ReferenceSource | None:
@@ -279,6 +296,28 @@ def _next_steps(config_path: str) -> list[tuple[str, str]]:
     ]
 
 
+def _write(config: ProposedConfig, target: Path, *, replaces: bool) -> None:
+    """Write the file and its references, if the file loads.
+
+    Raises:
+        InputError: A file exists already, or cannot be written.
+    """
+    parse_config(config.text, str(target))
+    for name, text in config.files.items():
+        path = target.parent / name
+        if not replaces and path.exists() and path.read_bytes() != text.encode():
+            raise InputError(f"{path}: exists already with other content; --force replaces it")
+    _write_all({**config.files, target.name: config.text}, target.parent)
+
+
+def _write_all(files: Mapping[str, str], folder: Path) -> None:
+    try:
+        write_files(files, folder)
+    except OSError as error:
+        path = error.filename or folder
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
 def _show(
     config: ProposedConfig,
     target: Path,
@@ -287,10 +326,7 @@ def _show(
     prints: bool,
     as_json: bool,
 ) -> None:
-    """Write or print the file, and list the proposals."""
-    parse_config(config.text, str(target))  # a file that does not load is never written
-    if not prints:
-        write_files({**config.files, target.name: config.text}, target.parent)
+    """Print the file, or list the proposals."""
     if as_json:
         if config.rule is not None:
             print_json(config.rule.as_dict())

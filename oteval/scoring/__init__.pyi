@@ -91,6 +91,9 @@ from .experiments.calibration import (
 from .experiments.comparison import (
     VERDICTS as VERDICTS,
 )
+from .experiments.datasets import (
+    read_json_lines as read_json_lines,
+)
 from .experiments.labels import (
     read_labels as read_labels,
     repeat_verdicts as repeat_verdicts,

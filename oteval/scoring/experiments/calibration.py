@@ -29,6 +29,7 @@ __all__ = [
     "agreement_growth",
     "calibrate",
     "consistency",
+    "majority_labels",
 ]
 
 
@@ -196,7 +197,7 @@ def calibrate(
     Raises:
         ValueError: No labelled run has a verdict of the judge.
     """
-    people, notes, tied = _majorities(labels)
+    people, notes, tied = majority_labels(labels)
     judged = {name: score.passed for name, score in scores.items() if score.passed is not None}
     labelled = [name for name in people if name in judged]
     if not labelled:
@@ -231,7 +232,7 @@ def calibrate(
     )
 
 
-def _majorities(labels: Iterable[Label]) -> tuple[dict[str, bool], dict[str, str], int]:
+def majority_labels(labels: Iterable[Label]) -> tuple[dict[str, bool], dict[str, str], int]:
     """The majority of labels for each run, the notes, and how many runs are tied."""
     votes: dict[str, list[bool]] = defaultdict(list)
     notes: dict[str, str] = defaultdict(str)
@@ -240,12 +241,12 @@ def _majorities(labels: Iterable[Label]) -> tuple[dict[str, bool], dict[str, str
         notes[label.trajectory_id] = "; ".join(
             filter(None, (notes[label.trajectory_id], label.note))
         )
-    majorities = {
+    by_run = {
         name: 2 * sum(passed) > len(passed)
         for name, passed in votes.items()
         if 2 * sum(passed) != len(passed)
     }
-    return majorities, notes, len(votes) - len(majorities)
+    return by_run, notes, len(votes) - len(by_run)
 
 
 def _numbers(verdicts: Sequence[bool]) -> list[float]:
@@ -311,7 +312,7 @@ def agreement_growth(
     ends = sorted({round(len(judged_labels) * (at + 1) / points) for at in range(points)} - {0})
     growth: list[GrowthPoint] = []
     for end in ends:
-        people, _, _ = _majorities(judged_labels[:end])
+        people, _, _ = majority_labels(judged_labels[:end])
         if not people:
             continue
         same = sum(passed == judged[name] for name, passed in people.items())

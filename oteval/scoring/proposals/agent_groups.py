@@ -10,7 +10,7 @@ from typing import Any
 
 from .evidence import Evidence, RunFacts
 
-__all__ = ["FEWEST_RUNS", "AgentGroup", "agent_groups"]
+__all__ = ["FEWEST_RUNS", "AgentGroup", "agent_groups", "file_name"]
 
 FEWEST_RUNS = 3
 """The fewest runs in which a habit is more than an accident."""
@@ -24,12 +24,14 @@ class AgentGroup:
 
     Attributes:
         agent: The agent, or "" for all runs.
+        suffix: The end of the names of evaluators that are about it; different for each agent.
         runs: The runs from which habits are read: not those that are known to be bad, and only
             those that are known to be good if there are enough.
         total: The number of all runs of the agent.
     """
 
     agent: str
+    suffix: str
     runs: Sequence[RunFacts]
     total: int
 
@@ -45,23 +47,30 @@ class AgentGroup:
 
     def name(self, base: str) -> str:
         """The name of an evaluator of these runs."""
-        slug = re.sub(r"[^\w.-]+", "-", self.agent).strip("-")
-        return f"{base}-{slug}" if slug else base
+        return f"{base}{self.suffix}"
 
 
 def agent_groups(evidence: Evidence) -> list[AgentGroup]:
     """The runs by agent, the agent with most runs first."""
     counts = Counter(run.agent for run in evidence.runs)
     if len(counts) == 1:
-        return [_group("", evidence.runs)]
-    groups = []
+        return [_group("", "", evidence.runs)]
+    groups: list[AgentGroup] = []
     for agent, total in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if agent and total >= FEWEST_RUNS and len(groups) < _MOST_AGENTS:
-            groups.append(_group(agent, [run for run in evidence.runs if run.agent == agent]))
+            suffix = f"-{file_name(agent)}"
+            if suffix in [group.suffix for group in groups]:
+                suffix = f"{suffix}-{len(groups) + 1}"
+            groups.append(_group(agent, suffix, [r for r in evidence.runs if r.agent == agent]))
     return groups
 
 
-def _group(agent: str, runs: Sequence[RunFacts]) -> AgentGroup:
+def file_name(text: str) -> str:
+    """A name from a trace as a part of the name of a file."""
+    return re.sub(r"[^\w-]+", "-", text)[:60].strip("-") or "unnamed"
+
+
+def _group(agent: str, suffix: str, runs: Sequence[RunFacts]) -> AgentGroup:
     good = [run for run in runs if run.label]
     typical = good if len(good) >= _FEWEST_GOOD else [run for run in runs if run.label is not False]
-    return AgentGroup(agent, typical, len(runs))
+    return AgentGroup(agent, suffix, typical, len(runs))

@@ -142,9 +142,10 @@ def _budgets(group: AgentGroup) -> Iterator[Proposal]:
             limit = _rounded_up(top, is_whole=figure not in ("cost", "seconds"))
             limits[option] = f"{max(limit, 1):g}s" if figure == "seconds" else limit
             share = "99% of " if len(values) >= 100 else ""
+            unit = _UNITS.get(figure, figure.replace("_", " "))
             reasons.append(
-                f"{share}{counted(len(values), group.noun[:-1])} have at most {top:,.4g} "
-                f"{_UNITS.get(figure, figure.replace('_', ' '))}; the limit leaves a fifth more."
+                f"{share}{counted(len(values), group.noun[:-1])} have at most {top:,.4g} {unit}; "
+                "the limit is a fifth more, rounded up."
             )
         if limits:
             evaluator = group.name(name)

@@ -139,9 +139,9 @@ class LearnedRule:
         low, high = agreement.interval
         text = (
             f"Agrees with {agreement.agreed:,} of {agreement.total:,} labels that it was not "
-            f"chosen by: {agreement.share:.3f} (95% interval {low:.3f} to {high:.3f}), cross-validated in "
-            f"{agreement.folds} folds over {counted(agreement.cases, 'case')}. Good runs: "
-            f"{agreement.good_passed:,} pass, {agreement.good_failed:,} fail; bad runs: "
+            f"chosen by: {agreement.share:.3f} (95% interval {low:.3f} to {high:.3f}), "
+            f"cross-validated in {agreement.folds} folds over {counted(agreement.cases, 'case')}. "
+            f"Good runs: {agreement.good_passed:,} pass, {agreement.good_failed:,} fail; bad runs: "
             f"{agreement.bad_passed:,} pass, {agreement.bad_failed:,} fail; "
             f"{agreement.not_evaluated:,} not evaluated. The same verdict for all runs would agree "
             f"with {agreement.constant:.3f}."

@@ -73,7 +73,7 @@ def propose_config(
         key: The attribute that names a run's case, or ``question``; None to look for one.
         references: The references of cases, if there are any already.
     """
-    evidence = read_evidence(read(), labels, key)
+    evidence = read_evidence(read(), labels, key)  # one pass; nothing else keeps the runs
     if not evidence.runs:
         return propose_first_config()
     notes = [_HEAD, source]

@@ -10,7 +10,7 @@ import gzip
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any
 
 from ...base.jsontext import canonical, dumps, loads
 from ...base.text import counted
@@ -25,6 +25,7 @@ __all__ = ["recorded_references", "reference_source"]
 _FILE = "references/tasks.jsonl"
 _LARGEST = 64 << 20  # bytes of a line or a document
 _SESSION = "id"
+_MARKS = (b'"reference"', b'"simulations"')
 
 
 def recorded_references(paths: Iterable[str]) -> tuple[ReferenceSource | None, str]:
@@ -87,21 +88,22 @@ def _sessions(paths: Iterable[str]) -> Iterator[tuple[Mapping[str, Any], list[An
 
 
 def _documents(path: Path) -> Iterator[Any]:
-    """Yield the JSON lines of a file, or its only document; whatever cannot be read is skipped."""
+    """Yield the JSON lines of a file, or its only document, if they may contain references.
+
+    Whatever cannot be read is skipped: loading the file has reported it.
+    """
     try:
         with path.open("rb") as raw:
             is_gzip = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            stream: BinaryIO = gzip.GzipFile(fileobj=raw) if is_gzip else raw  # type: ignore[assignment]
-            head = stream.readline(_LARGEST)
-            try:
-                yield loads(head)
-            except ValueError:
-                yield loads(head + stream.read(_LARGEST))
-                return
-            while line := stream.readline(_LARGEST):
-                if line.strip():
+        with gzip.open(path) if is_gzip else path.open("rb") as stream:
+            first = stream.readline(_LARGEST)
+            if first.strip() in (b"{", b"["):  # a document of several lines
+                first += stream.read(_LARGEST)
+            line = first
+            while line:
+                if any(mark in line for mark in _MARKS):
                     yield loads(line)
+                line = stream.readline(_LARGEST)
     except (OSError, EOFError, ValueError):
         return
 

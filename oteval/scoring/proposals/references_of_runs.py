@@ -32,6 +32,7 @@ __all__ = [
 
 _AGREED, _USABLE = 0.8, 0.6
 _MOST_CASES, _MOST_FILTERED = 200, 20
+_LONGEST_FILTER = 2000  # characters of all cases
 _MOST_ALTERNATIVES = 4
 _NEARLY_ALL = 0.75
 _FREE_TEXT = 25  # characters
@@ -294,12 +295,13 @@ def case_filter(evidence: Evidence, group: AgentGroup, cases: Sequence[str]) -> 
     """The ``where`` of an entry about some cases; with many cases, it does not name them."""
     where = dict(group.where.get("where", {}))
     later = any(run.turn > 1 for run in evidence.runs)
+    is_short = len(cases) <= _MOST_FILTERED and sum(map(len, cases)) <= _LONGEST_FILTER
     if evidence.key == QUESTION:
-        if len(cases) <= _MOST_FILTERED and not any(case.startswith("~") for case in cases):
+        if is_short and not any(case.startswith("~") for case in cases):
             where["asked"] = list(cases)
         if later:
             where["conditions"] = ["turn=1"]
-    elif len(cases) <= _MOST_FILTERED:
+    elif is_short:
         where["attributes"] = {evidence.key: list(cases)}
     return {"where": where} if where else {}
 

@@ -14,6 +14,7 @@ from ...base.jsontext import dumps
 from ...evaluators import Evaluator
 from ...model import Reference
 from ..config import EvaluatorSettings, parse_config
+from .agent_groups import file_name
 from .evidence import Evidence, RunFacts
 
 __all__ = ["RuleCandidate", "rule_candidates"]
@@ -155,7 +156,7 @@ def _tool_candidates(runs: Sequence[RunFacts]) -> Iterator[RuleCandidate]:
     """Yield, for tools that some runs call and others do not, that they must or must not."""
     counts = Counter(tool for run in runs for tool in run.tools if tool)
     chosen = [tool for tool, count in counts.most_common() if count < len(runs)][:_MOST_TOOLS]
-    for tool in chosen:
+    for number, tool in enumerate(chosen, 1):
         entry = {"name": "learned-forbidden-tool", "type": "forbidden_tools", "forbidden": [tool]}
         yield _check(entry)
         calls = [{"function": {"name": tool, "arguments": "{}"}}]
@@ -165,7 +166,7 @@ def _tool_candidates(runs: Sequence[RunFacts]) -> Iterator[RuleCandidate]:
             "type": "trajectory_match",
             "mode": "superset",
             "tool_args": "ignore",
-            "reference": f"references/required-{tool}.json",
+            "reference": f"references/required-{number}-{file_name(tool)}.json",
         }
         yield RuleCandidate(
             "learned-required-tool", entry, _settings(entry).evaluator, fixed=reference

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...base.errors import NotFound
 from ...base.text import counted, listed
 from ...ingest import FILE_VERSION
+from ..experiments.calibration import majority_labels
 
 if TYPE_CHECKING:
     from ...store import Store
@@ -72,15 +72,8 @@ def _labelled_evaluator(store: Store) -> str:
 
 def _people(store: Store, evaluator: str, ids: set[str]) -> dict[str, bool]:
     """The verdict of most people on each run; none where they are divided."""
-    votes: dict[str, list[bool]] = defaultdict(list)
-    for label in store.labels.of(evaluator):
-        if label.trajectory_id in ids:
-            votes[label.trajectory_id].append(label.passed)
-    return {
-        run_id: 2 * sum(passes) > len(passes)
-        for run_id, passes in votes.items()
-        if 2 * sum(passes) != len(passes)
-    }
+    people, _, _ = majority_labels(store.labels.of(evaluator))
+    return {run_id: passed for run_id, passed in people.items() if run_id in ids}
 
 
 def _rewards(store: Store, name: str, ids: set[str]) -> dict[str, bool]:

@@ -25,6 +25,8 @@ CHDB := .venv-chdb
 CHDB_STAMP := $(CHDB)/.installed
 AUDIT := .venv-audit
 AUDIT_STAMP := $(AUDIT)/.installed
+NOTEBOOK := .venv-notebook
+NOTEBOOK_STAMP := $(NOTEBOOK)/.installed
 ROTEL_STAMP := $(ROTEL)/.installed
 OPENLLMETRY := .venv-openllmetry
 OPENLLMETRY_STAMP := $(OPENLLMETRY)/.installed
@@ -48,7 +50,7 @@ OTEVAL := --no-deps --no-build-isolation -e .
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: compiled environments sbom audit docs site pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-fidelity bench-monitor bench-spark lock screens clean
+.PHONY: compiled environments sbom audit docs site pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-notebook test-live test-backends test-spark test-spark-small test-helm conformance bench bench-fidelity bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -94,10 +96,10 @@ screens: $(STAMP)
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
-test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark-small test-helm conformance sbom audit
+test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-notebook test-live test-backends test-spark-small test-helm conformance sbom audit
 
 # What the parts of test-all need, set up before them.
-environments: $(OLD_STAMP) $(OPENLLMETRY_STAMP) $(BROWSER_STAMP) $(ROTEL_STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP) $(SPARK_STAMP) $(HELM_STAMP) $(PEERS_STAMP) $(AUDIT_STAMP)
+environments: $(OLD_STAMP) $(OPENLLMETRY_STAMP) $(BROWSER_STAMP) $(NOTEBOOK_STAMP) $(ROTEL_STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP) $(SPARK_STAMP) $(HELM_STAMP) $(PEERS_STAMP) $(AUDIT_STAMP)
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP) compiled
@@ -170,6 +172,10 @@ test-helm: $(HELM_STAMP)
 test-browser: $(BROWSER_STAMP)
 	$(BROWSER)/bin/pytest -q -m browser
 
+# examples/runs.ipynb in a real kernel, and data frames of pandas and polars.
+test-notebook: $(NOTEBOOK_STAMP)
+	$(NOTEBOOK)/bin/pytest -q -rs -m 'notebook or not slow' tests/examples/test_notebook.py tests/views/test_frames.py
+
 # The environment of the peers has no pip, so the other one downloads.
 conformance: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python tests/conformance/run.py --python $(CURDIR)/$(PEERS)/bin/python
@@ -233,6 +239,13 @@ $(BROWSER_STAMP): $(STAMP)
 	$(INSTALL) $(BROWSER) --require-hashes -r requirements.lock
 	$(INSTALL) $(BROWSER) 'playwright>=1.50,<2' 'axe-playwright-python>=0.1.4,<0.2'
 	$(INSTALL) $(BROWSER) $(OTEVAL)
+	touch $@
+
+$(NOTEBOOK_STAMP): $(STAMP)
+	$(ENVIRONMENT) $(NOTEBOOK)
+	$(INSTALL) $(NOTEBOOK) --require-hashes -r requirements.lock
+	$(INSTALL) $(NOTEBOOK) 'nbclient>=0.10,<1' 'ipykernel>=6.29,<8' 'pandas>=2.2' 'polars>=1.20,<2'
+	$(INSTALL) $(NOTEBOOK) $(OTEVAL)
 	touch $@
 
 $(OPENLLMETRY_STAMP): $(STAMP)

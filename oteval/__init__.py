@@ -20,3 +20,5 @@ __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__ += ["__version__"]
+# `from oteval import *` must not replace Python's own `open`.
+__all__.remove("open")

@@ -178,6 +178,11 @@ from .serve import InProcess as InProcess, capture as capture
 from .store import (
     Store as Store,
 )
+from .views import (
+    Database as Database,
+    Frame as Frame,
+    open as open,  # noqa: A004  read as oteval.open
+)
 
 __version__: str
 from .extras import spark as spark

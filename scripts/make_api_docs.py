@@ -26,6 +26,7 @@ prints the same text.
 _TOPICS = {
     "evaluators": "Evaluators",
     "scoring": "Scoring and experiments",
+    "views": "Databases in notebooks",
     "store": "The database",
     "model": "Runs, spans and scores",
     "record": "Recording",

@@ -120,7 +120,7 @@ def test_the_demo_prints_what_the_readme_shows(oteval: Run, monkeypatch: pytest.
 @pytest.mark.parametrize("title", DOORS)
 def test_the_commands_of_a_door_work_on_the_demo(demo: Run, title: str):
     """Each command has the exit status that its comment names; servers and replays only parse."""
-    check_door(demo, title, parsed=("serve", "view", "replay"))
+    check_door(demo, title, parsed=("serve", "view", "replay", "whatif"))
 
 
 @pytest.mark.slow

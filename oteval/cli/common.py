@@ -16,7 +16,7 @@ import click
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..base.errors import ConfigError, InputError, StoreLocked
+from ..base.errors import ConfigError, InputError
 from ..base.files import publish, write_private
 from ..base.jsontext import dumps
 from ..base.text import counted, printable, printable_json
@@ -62,8 +62,6 @@ class ProgressCallback(Protocol):
         ...
 
 
-# The number of traces with spans in several databases that a warning names.
-_NAMED_SPLITS = 5
 # Tables are limited to this many rows; --json is not.
 TABLE_ROWS = 1000
 # The width of output to a pipe, enough for most tables.
@@ -71,38 +69,15 @@ _PIPED_WIDTH = 200
 DEFAULT_DB = "oteval.duckdb"
 # The number of problems of a file that are printed one by one.
 _PROBLEMS = 10
-_RETRY_INTERVAL = 0.05  # seconds
-_TURN_PATIENCE = 5.0  # seconds
 
 
 def _databases(
     _context: click.Context, _option: click.Parameter, names: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return the named databases, and the databases in named folders, each once."""
-    path_by_file: dict[tuple[int, int] | str, str] = {}
-    for name in names:
-        for path in _in_folder(name) if Path(name).is_dir() else [name]:
-            try:
-                status = Path(path).stat()
-            except OSError:
-                path_by_file[path] = path  # opening it raises the error
-                continue
-            key = status.st_dev, status.st_ino
-            if key in path_by_file:
-                warn(f"{path}: the same database as {path_by_file[key]}; it is read once")
-                continue
-            # A server writes the name of its socket next to the file, not next to a link.
-            path_by_file[key] = str(Path(path).resolve()) if Path(path).is_symlink() else path
-    return tuple(path_by_file.values())
+    from ..scoring import database_paths
 
-
-def _in_folder(folder: str) -> list[str]:
-    if is_result_folder(folder):
-        return [folder]
-    paths = sorted(str(path) for path in Path(folder).glob("*.duckdb") if path.is_file())
-    if not paths:
-        raise InputError(f"{folder}: no database (*.duckdb) in this folder; give another --db")
-    return paths
+    return database_paths(names, warn)
 
 
 def _one_database(context: click.Context, _option: click.Parameter, names: tuple[str, ...]) -> str:
@@ -357,45 +332,11 @@ def open_store(path: str | Sequence[str], *, create: bool = False) -> Iterator[S
         path: The file, or several.
         create: Whether to create a missing file.
     """
+    from ..scoring import open_databases
+
     paths = [path] if isinstance(path, str) else list(path)
-    results = [name for name in paths if is_result_folder(name)]
-    if len(paths) == 1 and not results:
-        with _refreshed(paths[0], create=create) as store:
-            yield store
-        return
-    from ..store import ShardedStore
-
-    for name in paths:
-        if name not in results:
-            _bring_up_to_date(name)
-    with ShardedStore(paths) as shards:
-        for split in shards.split_traces[:_NAMED_SPLITS]:
-            places = " and ".join(split.databases)
-            warn(f"trace {split.trace_id} has spans in {places}; its runs are incomplete")
-        more = len(shards.split_traces) - _NAMED_SPLITS
-        if more > 0:
-            warn(f"{counted(more, 'more trace')} with spans in several databases")
-        yield shards
-
-
-def _bring_up_to_date(path: str) -> None:
-    """Reconstruct the new traces of one of several databases that are read together.
-
-    Only this step needs exclusive access. It waits for other readers, which continue meanwhile.
-    """
-    from ..store import PATIENCE, ServerNotice, is_up_to_date
-
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            if ServerNotice.beside(path) is None and is_up_to_date(path):
-                return
-            with _refreshed(path, create=False):
-                return
-        except StoreLocked:
-            if time.monotonic() > until:
-                raise
-        time.sleep(_RETRY_INTERVAL)
+    with open_databases(paths, warn, create=create, refresh=refresh_runs) as store:
+        yield store
 
 
 def store_in_turn(path: str, *, create: bool = True) -> Store:
@@ -409,27 +350,6 @@ def store_in_turn(path: str, *, create: bool = True) -> Store:
         StoreLocked: Another process has had it open for seconds.
         StoreError: It cannot be opened for another reason.
     """
-    from ..store import Store
+    from .. import scoring
 
-    until = time.monotonic() + _TURN_PATIENCE
-    while True:
-        try:
-            return Store(path, create=create)
-        except StoreLocked:
-            if time.monotonic() >= until:
-                raise
-        time.sleep(_RETRY_INTERVAL)
-
-
-@contextmanager
-def _refreshed(path: str, *, create: bool) -> Iterator[Store]:
-    """Open a database and bring its trajectories up to date."""
-    with store_in_turn(path, create=create) as store:
-        # A running server reconstructs trajectories itself.
-        if not store.is_filled and store.pending.count():
-            if store.is_read_only:
-                warn(f"{path}: cannot be written, so that its newest runs are not reconstructed")
-            else:
-                with store.loading():
-                    refresh_runs(store)
-        yield store
+    return scoring.store_in_turn(path, create=create)

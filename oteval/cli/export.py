@@ -37,6 +37,10 @@ _MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "128MB"
     "--parquet", metavar="DIR", help="Write all spans, log records, trajectories and scores."
 )
 @click.option(
+    "--csv", metavar="DIR",
+    help="Write runs, messages, calls, scores, experiments and labels as CSV files.",
+)  # fmt: skip
+@click.option(
     "--sft", metavar="FILE",
     help='Write examples for fine-tuning, as JSON lines of messages and tools; "-" prints them.',
 )  # fmt: skip
@@ -71,6 +75,7 @@ _MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "128MB"
 def export(
     jsonl: str | None,
     parquet: str | None,
+    csv: str | None,
     sft: str | None,
     atif: str | None,
     passed: tuple[str, ...],
@@ -91,9 +96,9 @@ def export(
     captured, cut or redacted. With --otlp, filters select runs and send their whole traces. The
     exit status is 2 if not everything arrived.
     """
-    if not (jsonl or parquet or sft or atif or otlp):
+    if not (jsonl or parquet or csv or sft or atif or otlp):
         raise click.UsageError(
-            "give --jsonl FILE, --parquet DIR, --sft FILE, --atif DIR or --otlp URL"
+            "give --jsonl FILE, --parquet DIR, --csv DIR, --sft FILE, --atif DIR or --otlp URL"
         )
     if (passed or failed) and not (sft or atif):
         raise click.UsageError("--passed and --failed choose runs of --sft and --atif; add one")
@@ -116,6 +121,13 @@ def export(
                 written = export_parquet(store, Path(parquet))
             for name, count in written.items():
                 warn(f"{parquet}/{name}: {counted(count, 'row')}")
+        if csv:
+            from ..views import export_csv
+
+            with store.reduced_memory(_MEMORY_LIMIT):
+                rows = export_csv(store, Path(csv), selection)
+            for name, count in rows.items():
+                warn(f"{csv}/{name}: {counted(count, 'row')}")
         if url:
             # Imported only when sending.
             from ..base.clients.otlp_client import HttpClient

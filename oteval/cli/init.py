@@ -144,7 +144,7 @@ def init(
                 runs.read,
                 labels.by_run,
                 source=" ".join(filter(None, [runs.source, _about_labels(labels.origin), about])),
-                key=key or (references.entry.get("key") if reference_path else None),
+                key=key or (references.entry.get("key") if references and reference_path else None),
                 references=references,
             )
             steps = _next_steps(config_path) if runs.ids else _first_steps()

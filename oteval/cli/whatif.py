@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..base.errors import ConfigError, InputError, NothingEvaluated
+from ..base.errors import ConfigError, NothingEvaluated
 from ..base.jsontext import loads
 from ..base.text import counted
-from ..evaluators import SameCalls
+from ..evaluators import Recovered, SameCalls
 from ..model import EVERYTHING
 from ..replays import TOOL_POLICIES, InputForm, WhatIf, WhatIfOptions, WhatIfResults
 from ..scoring import DEFAULT_PATH, configured
 from ..store import Store
-from ..views import comparison_view, what_if_summary, what_if_table
+from ..views import (
+    comparison_view,
+    recovery_rows,
+    recovery_view,
+    samples_view,
+    what_if_summary,
+    what_if_table,
+)
 from .commands import hidden
 from .common import (
     db_option,
@@ -40,6 +48,7 @@ from .replay_options import (
     tools_of,
     workers_option,
 )
+from .whatif_options import change_options, file_text, samples_option, tool_results
 
 __all__ = ["what_if"]
 
@@ -77,6 +86,7 @@ _COMPARES_CALLS = "trajectory_match"
     show_default=True,
     help="The answer to a tool call that is not recorded: an error, or the nearest result.",
 )
+@change_options
 @tool_options
 @normalize_option
 @allow_option
@@ -85,13 +95,7 @@ _COMPARES_CALLS = "trajectory_match"
 @click.option(
     "--resume", is_flag=True, help="Repeat only the failed and missing sessions of --name."
 )
-@click.option(
-    "--repetitions",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="How often each session is repeated.",
-)
+@samples_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -113,13 +117,17 @@ def what_if(
     prompt: str | None,
     settings: tuple[str, ...],
     answers: tuple[str, ...],
+    from_call: int,
+    tool_result: tuple[str, ...],
+    faults: tuple[str, ...],
+    seed: int,
     tool_policy: Any,
     normalize: tuple[str, ...],
     allow: tuple[str, ...],
     config_path: str | None,
     name: str | None,
     resume: bool,
-    repetitions: int,
+    samples: int,
     timeout: float,
     workers: int,
     tool: tuple[str, ...],
@@ -150,7 +158,7 @@ def what_if(
         raise ConfigError("--resume needs the --name of the experiment")
     options = WhatIfOptions(
         model=model,
-        prompt=None if prompt is None else _text(prompt),
+        prompt=None if prompt is None else file_text(prompt),
         settings=dict(map(_setting, settings)),
         tool_policy=tool_policy,
         normalize=normalize,
@@ -159,29 +167,35 @@ def what_if(
         tools=_functions(tool, config_path),
         run_tools=run_tools,
         allow_processes=allow_processes,
+        from_call=from_call,
+        faults=faults,
+        tool_results=tool_results(tool_result),
+        seed=seed,
     )
-    new_runner = runner_of(target, command, options, input_form, timeout)
+    runners_of = partial(runner_of, target, command, input_form=input_form, timeout=timeout)
+    runners_of(options)  # refuses a missing agent before anything is read
     name = name or f"whatif-{secrets.token_hex(4)}"
     with open_store(db, create=True) as store:
         names = _resumed(store, name) if resume and not sessions else sessions
         recordings, _ = recordings_in(store, names, select(**filter_options))
         answering, _ = recordings_in(store, answers, EVERYTHING) if answers else ((), 0)
+        evaluators, recovery_keys = _evaluators(config_path, store, has_faults=bool(faults))
         with experiment_progress("repeating") as update:
             results = WhatIf(
                 options=options,
-                new_runner=new_runner,
+                new_runner=lambda edited: runners_of(edited)(),
                 store=store,
                 name=name,
-                evaluators=_evaluators(config_path, store),
+                evaluators=evaluators,
                 answers=tuple(answering),
                 input_form=input_form,
                 workers=workers,
-                repetitions=repetitions,
+                samples=samples,
                 resume=resume,
                 on_progress=update,
             ).run(recordings)
-    _show(results, as_json=as_json)
-    return _status(results, is_named=bool(sessions))
+    _show(results, recovery_keys, as_json=as_json)
+    return _status(results, recovery_keys, is_named=bool(sessions))
 
 
 # An alias, because recorded sessions belong to `replay` as well.
@@ -192,13 +206,6 @@ def _functions(entries: Sequence[str], config_path: str | None) -> Mapping[str, 
     """Return the functions of tools that options and the configuration name."""
     tools = tools_of("recorded", entries, config_path)
     return {} if isinstance(tools, str) else tools
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -221,28 +228,56 @@ def _resumed(store: Store, name: str) -> tuple[str, ...]:
     return tuple(example.id for example in dataset.examples)
 
 
-def _evaluators(config_path: str | None, store: Store) -> list[Any]:
-    """The evaluators of oteval.yaml; unless one compares calls, the recorded calls are expected."""
+def _evaluators(
+    config_path: str | None, store: Store, *, has_faults: bool
+) -> tuple[list[Any], frozenset[str]]:
+    """Return the evaluators, and the names of those that tell whether an agent recovered.
+
+    Unless an evaluator of oteval.yaml compares calls, the recorded calls are expected. With faults,
+    other calls are expected, and one evaluator has the type ``recovered``.
+
+    Args:
+        config_path: The path of the configuration; None for the default one, if it exists.
+        store: The store.
+        has_faults: Whether tools get faults.
+    """
     config = default_config(config_path)
-    if config is None:
+    settings = config.evaluators if config is not None else ()
+    evaluators: list[Any] = []
+    if config is not None:
+        base = Path(config_path or DEFAULT_PATH).parent
+        evaluators += configured(config, store, base, own_reference_first=True)
+    elif not has_faults:
         warn(f"no {DEFAULT_PATH}: calls are compared with the recorded runs; no answer is judged")
-        return [SameCalls()]
-    base = Path(config_path or DEFAULT_PATH).parent
-    evaluators: list[Any] = list(configured(config, store, base, own_reference_first=True))
-    if not any(entry.type == _COMPARES_CALLS for entry in config.evaluators):
-        evaluators.append(SameCalls())
-    return evaluators
+    if not has_faults:
+        if not any(entry.type == _COMPARES_CALLS for entry in settings):
+            evaluators.append(SameCalls())
+        return evaluators, frozenset()
+    names = frozenset(entry.name for entry in settings if entry.type == Recovered.type)
+    if names:
+        return evaluators, names
+    return [*evaluators, Recovered()], frozenset({Recovered.type})
 
 
-def _show(results: WhatIfResults, *, as_json: bool) -> None:
+def _show(results: WhatIfResults, recovery_keys: Collection[str], *, as_json: bool) -> None:
     rows = results.rows
+    for line in recovery_view(results.new, recovery_keys) if not as_json else ():
+        out().print(line)
+    for line in samples_view(results.samples) if not as_json else ():
+        out().print(line)
     if as_json:
-        print_comparison(results.comparison)
-        for row in rows:
-            print_json({"row": "session", **row.as_dict()})
+        for row in recovery_rows(results.new, recovery_keys):
+            print_json(row)
+        for outcome in results.samples:
+            print_json(outcome.as_dict())
+        if results.comparison is not None:
+            print_comparison(results.comparison)
+        for session in rows:
+            print_json({"row": "session", **session.as_dict()})
     else:
-        out().print(comparison_view(results.comparison))
-        out().print()
+        if results.comparison is not None:
+            out().print(comparison_view(results.comparison))
+            out().print()
         out().print(what_if_table(rows))
     _warn_skipped(results.skipped)
     warn(f"experiments {results.recorded.name} and {results.new.name}: {what_if_summary(rows)}")
@@ -255,20 +290,24 @@ def _warn_skipped(skipped: Mapping[str, str]) -> None:
         warn(f"not repeated: {', '.join(ids[:3])}{' ...' if len(ids) > 3 else ''}: {reason}")
 
 
-def _status(results: WhatIfResults, *, is_named: bool) -> int:
+def _status(results: WhatIfResults, recovery_keys: Collection[str], *, is_named: bool) -> int:
     """Return the exit status.
 
     Args:
         results: The results.
+        recovery_keys: The evaluators that tell whether an agent recovered from faults.
         is_named: Whether each session was requested by name, so that none may be left out.
 
     Raises:
         NothingEvaluated: No session was repeated, or a named one was not and no run broke.
     """
     rows = results.rows
-    if all(row.error for row in rows):
+    if all(row.error for row in rows) and not results.answered:
         raise NothingEvaluated(f"no session could be repeated: {rows[0].error}")
-    if warn_regressed(results.comparison) or results.comparison.changes.broke:
+    if any(row["passed"] is False for row in recovery_rows(results.new, recovery_keys)):
+        return 1
+    comparison = results.comparison
+    if comparison is not None and (warn_regressed(comparison) or comparison.changes.broke):
         return 1
     if is_named and results.skipped:
         session, reason = next(iter(results.skipped.items()))

@@ -18,6 +18,9 @@ from .checks.definitions import (
     definitions_by_name as definitions_by_name,
     schemas_of as schemas_of,
 )
+from .checks.recovered import (
+    Recovered as Recovered,
+)
 from .comparison import Verdict as Verdict, compare as compare
 from .evaluator import (
     EvaluationContext as EvaluationContext,
@@ -25,6 +28,7 @@ from .evaluator import (
     Evaluator as Evaluator,
     NotEvaluated as NotEvaluated,
     ReferenceOption as ReferenceOption,
+    ReturnedResult as ReturnedResult,
 )
 from .functions import (
     FunctionEvaluator as FunctionEvaluator,
@@ -147,6 +151,7 @@ from .stats import (
     detectable_difference as detectable_difference,
     difference_interval as difference_interval,
     difference_p_value as difference_p_value,
+    fisher_exact as fisher_exact,
     mean_interval as mean_interval,
     minimal_detectable_share as minimal_detectable_share,
     more_pairs_needed as more_pairs_needed,

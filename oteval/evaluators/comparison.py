@@ -18,6 +18,7 @@ from operator import ne
 from typing import Any, NamedTuple
 
 from ..base.jsontext import dumps_exact, flat_objects
+from ..base.notebook import html_of
 from .assignment import in_order
 from .call_pairs import Pairs, call_fits, match_calls, ordered_calls, unpaired
 from .calls import CallTable, read
@@ -76,6 +77,10 @@ class Verdict(NamedTuple):
         """The harmonic mean of precision and recall."""
         total = 2 * self.matched + self.missing + self.extra
         return 2 * self.matched / total if total else 1.0
+
+    def _repr_html_(self) -> str:
+        """The verdict and its reason, for notebooks."""
+        return html_of(self)
 
     def metadata(self) -> dict[str, Any]:
         """The figures as an evaluator's metadata."""

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from ..base.errors import InputError, JudgeError
+from ..base.notebook import html_of
 from ..messages import field_of
 from ..model import (
     CALL_GAPS,
@@ -48,12 +49,23 @@ __all__ = [
     "Evaluator",
     "NotEvaluated",
     "ReferenceOption",
+    "ReturnedResult",
     "refuse_empty",
     "refuse_unseen",
     "runs_of",
 ]
 
 Scope = Literal["turn", "conversation"]
+
+
+class ReturnedResult(dict[str, Any]):
+    """A result as callers get it: a dict that notebooks show as the report does."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """The verdict and its reason, for notebooks."""
+        return html_of(self)
 
 
 class NotEvaluated(Exception):
@@ -447,7 +459,8 @@ class Evaluator(ABC):
         metadata = result.metadata
         metadata = {**metadata} if result.status == "ok" else {**metadata, "status": result.status}
         score, comment = self.figure_of(result), result.comment or None
-        return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
+        fields = {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
+        return ReturnedResult(fields)
 
     def figure_of(self, result: EvaluationResult) -> float | bool | None:
         """The score that callers get: a bool if the result passes or fails."""

@@ -18,10 +18,12 @@ from .columns import (
     LISTED as LISTED,
     LONGEST_ASKED as LONGEST_ASKED,
     MEASURES as MEASURES,
+    RowColumn as RowColumn,
     RunColumn as RunColumn,
     RunRow as RunRow,
     RunValues as RunValues,
     call_errors as call_errors,
+    call_results as call_results,
     column_values as column_values,
     group_text as group_text,
     items_of as items_of,
@@ -116,6 +118,15 @@ from .span_columns import (
     Slices as Slices,
     SpanColumns as SpanColumns,
     SpanOrigin as SpanOrigin,
+)
+from .tables import (
+    TABLES as TABLES,
+    CallRow as CallRow,
+    ExperimentResultRow as ExperimentResultRow,
+    MessageRow as MessageRow,
+    TableName as TableName,
+    cell as cell,
+    is_list as is_list,
 )
 from .telemetry import (
     SCORE_ATTRIBUTES as SCORE_ATTRIBUTES,

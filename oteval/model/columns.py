@@ -25,10 +25,12 @@ __all__ = [
     "LISTED",
     "LONGEST_ASKED",
     "MEASURES",
+    "RowColumn",
     "RunColumn",
     "RunRow",
     "RunValues",
     "call_errors",
+    "call_results",
     "column_values",
     "group_text",
     "items_of",
@@ -53,16 +55,37 @@ def _prompt_names(prompt: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class RunColumn:
+class RowColumn:
+    """A column of a table that `oteval.open` gives.
+
+    Attributes:
+        name: Its name.
+        meaning: Its meaning, a noun phrase.
+        kind: Whether its value is a text that is "" if it is unknown, a content that may be "", a
+            tuple of texts, a number, a time in nanoseconds since the Unix epoch, or a flag that is
+            True or False.
+        value: Returns its value for a row's object; None if the object lacks it.
+        unit: The unit of a number: ``s``, ``tokens``, ``share``, ``score``, ``usd`` or "". Numbers
+            without a unit and tokens are integers.
+    """
+
+    name: str
+    meaning: str
+    kind: Literal["text", "content", "texts", "number", "time", "flag"]
+    value: Callable[[Any], Any]
+    unit: Literal["", "s", "tokens", "share", "score", "usd"] = ""
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether its values are integers."""
+        return self.kind == "number" and self.unit in ("", "tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class RunColumn(RowColumn):
     """A column of a run.
 
     Attributes:
-        name: Its name in ``--where`` and in lists.
-        meaning: Its meaning, a noun phrase.
-        kind: Whether its value is a text, a tuple of texts, a number, or a time in nanoseconds
-            since the Unix epoch.
-        value: Returns its value for a run; None if the run lacks it.
-        unit: The unit of a number: ``s``, ``tokens``, ``share`` or "".
         title: The head of its column in lists, if not its name.
         is_field: Whether ``--where`` accepts it.
         measure: Its name as a measure of monitors, or "".
@@ -71,11 +94,6 @@ class RunColumn:
             ``first`` text, or of ``all`` together. "" if runs are not grouped by it.
     """
 
-    name: str
-    meaning: str
-    kind: Literal["text", "texts", "number", "time"]
-    value: Callable[[Trajectory], Any]
-    unit: Literal["", "s", "tokens", "share"] = ""
     title: str = ""
     is_field: bool = True
     measure: str = ""
@@ -98,9 +116,9 @@ class RunColumn:
         return self.spellings is not _same_text
 
 
-def call_errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
-    """Whether each call failed; results are paired with calls by id, then by order."""
-    errors: list[bool | None] = []
+def call_results(messages: Sequence[Message]) -> tuple[Message | None, ...]:
+    """The result of each call, None if unknown; results are paired by id, then by order."""
+    paired: list[Message | None] = []
     for at, message in enumerate(messages):
         results = []
         for later in messages[at + 1 :] if message.tool_calls else ():
@@ -112,8 +130,13 @@ def call_errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
             match = next((r for r in results if r.tool_call_id == call.id), None)
             if match is not None:
                 results.remove(match)
-            errors.append(None if match is None else match.is_error)
-    return tuple(errors)
+            paired.append(match)
+    return tuple(paired)
+
+
+def call_errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
+    """Whether each call failed; None without its result."""
+    return tuple(None if result is None else result.is_error for result in call_results(messages))
 
 
 def _calls(run: Trajectory) -> list[ToolCall]:
@@ -328,11 +351,19 @@ class RunRow:
     usage: Usage
 
     @classmethod
-    def of(cls, run: Trajectory, names: Sequence[str] = LISTED) -> RunRow:
-        """The row of a run that was read already."""
+    def of(
+        cls, run: Trajectory, names: Sequence[str] = LISTED, longest: int = LONGEST_ASKED
+    ) -> RunRow:
+        """The row of a run that was read already.
+
+        Args:
+            run: The run.
+            names: The columns.
+            longest: The maximum length of its question.
+        """
         values = {name: COLUMNS[name].value(run) for name in ("id", "started", *names)}
         if values.get("asked"):
-            values["asked"] = values["asked"][:LONGEST_ASKED]
+            values["asked"] = values["asked"][:longest]
         return cls(values, run.usage)
 
     def __getitem__(self, name: str) -> Any:

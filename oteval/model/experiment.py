@@ -106,7 +106,7 @@ class Example:
                 for message in messages
             )
         )
-        text = question_of(messages[:1] if is_session else self.inputs)
+        text = question_of(messages[:1] if is_session and messages else self.inputs)
         return text or self.title
 
     def as_dict(self) -> dict[str, Any]:

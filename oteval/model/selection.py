@@ -11,7 +11,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -208,6 +208,31 @@ class Selection:
         if self.until_ns is not None and values("started") >= self.until_ns:
             return False
         return all(set(accepted) & set(items_of(name, values)) for name, accepted in self.texts())
+
+    def narrowed(self, other: Selection) -> Selection:
+        """The runs that match both filters, and of these the latest up to a limit.
+
+        Raises:
+            ConfigError: Both have values for the same text or limit, which one filter cannot have.
+        """
+        for name in ("agents", "services", "conversations", "models", "limit"):
+            if getattr(self, name) and getattr(other, name):
+                raise ConfigError(
+                    f"{name.removesuffix('s')}: filtered twice; give all values at once"
+                )
+        starts = [ns for ns in (self.since_ns, other.since_ns) if ns is not None]
+        ends = [ns for ns in (self.until_ns, other.until_ns) if ns is not None]
+        return replace(
+            self,
+            since_ns=max(starts, default=None),
+            until_ns=min(ends, default=None),
+            agents=self.agents or other.agents,
+            services=self.services or other.services,
+            conversations=self.conversations or other.conversations,
+            models=self.models or other.models,
+            conditions=(*self.conditions, *other.conditions),
+            limit=self.limit or other.limit,
+        )
 
     def texts(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield each filtered text column with its accepted texts."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
 from ..base.jsontext import dumps_exact
+from ..base.notebook import html_of
 from .record_class import record
 from .telemetry import Attributes
 from .usage import Usage
@@ -366,6 +367,10 @@ class Trajectory:
         """The first user message of this run with text, or None."""
         questions = (m for m in self.own_messages if m.role == "user" and (m.content or "").strip())
         return next(questions, None)
+
+    def _repr_html_(self) -> str:
+        """The run's facts and messages, for notebooks."""
+        return html_of(self)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form, as printed by ``oteval trajectories --json``."""

@@ -39,6 +39,10 @@ from .redacted_recordings import (
 from .replay_result import (
     ReplayResult as ReplayResult,
 )
+from .samples import (
+    SampleCount as SampleCount,
+    SampledOutcome as SampledOutcome,
+)
 from .server import (
     TOKEN_VARIABLE as TOKEN_VARIABLE,
     ReplayServer as ReplayServer,

@@ -116,7 +116,8 @@ def _fault(text: str) -> ToolChange:
     match = _FAULT.fullmatch(text)
     if match is None:
         raise ConfigError(f"--fault {text}: {_FORM}")
-    kind, value = match["kind"], match["value"]
+    value = match["value"]
+    kind: _Kind = match["kind"]  # type: ignore[assignment]
     if kind not in _FAULTS:
         raise ConfigError(f"--fault {text}: {kind!r} is none of {', '.join(_FAULTS)}")
     number = _number(text, match["number"])
@@ -282,7 +283,7 @@ def _damaged(text: str, kind: str) -> str:
     except ValueError:
         value = text
     if kind == "empty":
-        return {dict: "{}", list: "[]"}.get(type(value), "")
+        return "{}" if isinstance(value, dict) else "[]" if isinstance(value, list) else ""
     if kind == "malformed":
         first = next(iter(value), "result") if isinstance(value, dict) else "result"
         return f"{{{dumps(str(first))}:"

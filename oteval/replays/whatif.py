@@ -1,8 +1,9 @@
 """Repeat sessions with another model or prompt, and compare the new with the recorded runs.
 
 Each session is an example of two experiments: ``NAME-recorded`` has the recorded runs, ``NAME`` the
-new runs. Both are evaluated by the same evaluators and compared. If the agent of a session fails,
-or its model does not answer, the session is a failed run and has no score. As with other
+new runs. Both are evaluated by the same evaluators and compared. With several samples of a session
+and a change, ``NAME-unchanged`` has as many samples without the change. If the agent of a session
+fails, or its model does not answer, the session is a failed run and has no score. As with other
 experiments, finished runs are kept, and a resumed experiment repeats only failed and missing runs.
 """
 
@@ -10,9 +11,10 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from ..scoring import (
 from ..store import Store
 from .agent_threads import LEAD, AgentThreads, rerun_trajectory, threads_of
 from .recording_files import load, save
+from .samples import SampledOutcome, sampled_outcomes
 from .target import InputForm, unreplayable
 from .tool_ladder import Coverage
 from .verification import ReplayJob, SessionRunner, SessionRunners
@@ -88,14 +91,20 @@ class WhatIfResults:
     Attributes:
         recorded: The experiment with the recorded runs.
         new: The experiment with the new runs.
-        comparison: Their comparison.
+        comparison: Their comparison; None if only runs with faults have scores.
         skipped: Why sessions were left out, by their id.
+        answered: The sessions in which the model answered; none if it cannot be reached.
+        unedited: The experiment with the samples without the change; None if there are none.
+        samples: The outcomes of each session's samples; none for a single sample.
     """
 
     recorded: ExperimentResults
     new: ExperimentResults
-    comparison: Comparison
+    comparison: Comparison | None
     skipped: Mapping[str, str]
+    answered: Collection[str]
+    unedited: ExperimentResults | None = None
+    samples: tuple[SampledOutcome, ...] = ()
 
     @property
     def rows(self) -> list[WhatIfRow]:
@@ -123,27 +132,27 @@ class WhatIf:
 
     Attributes:
         options: The options of the replays.
-        new_runner: Makes the runner of a worker.
+        new_runner: Makes the runner of a worker, from options.
         store: The store that keeps the experiments.
         name: The name of the experiment.
         evaluators: The evaluators of both experiments.
         answers: Recordings that answer model requests, in place of a live model.
         input_form: How the user's messages are passed.
         workers: The number of sessions at a time.
-        repetitions: How often each session is repeated.
+        samples: How often each session is repeated.
         resume: Whether to resume the experiment of that name.
         on_progress: Called after each session.
     """
 
     options: WhatIfOptions
-    new_runner: Callable[[], SessionRunner]
+    new_runner: Callable[[WhatIfOptions], SessionRunner]
     store: Store
     name: str
     evaluators: Sequence[Any]
     answers: Sequence[Recording] = ()
     input_form: InputForm = "text"
     workers: int = 1
-    repetitions: int = 1
+    samples: int = 1
     resume: bool = False
     on_progress: OnProgress | None = None
 
@@ -167,15 +176,40 @@ class WhatIf:
                 raise NothingEvaluated(f"no session can be repeated: {reason}")
             dataset = Dataset("sessions", tuple(sessions.examples), "sessions")
             recorded = self._evaluate(f"{self.name}-recorded", sessions.recorded_outputs, dataset)
-            new = self._new_runs(sessions, dataset)
-        return WhatIfResults(recorded, new, compare_experiments(recorded, new), sessions.skipped)
+            new = self._new_runs(sessions, dataset, self.options, self.name)
+            unedited = None
+            if self.samples > 1 and self.options.has_edits:
+                options, name = self.options.unedited, f"{self.name}-unchanged"
+                unedited = self._new_runs(sessions, dataset, options, name)
+        comparison = self._compared(recorded, new)
+        samples = sampled_outcomes(recorded, new, unedited) if self.samples > 1 else ()
+        return WhatIfResults(
+            recorded,
+            new,
+            comparison,
+            sessions.skipped,
+            sessions.answered,
+            unedited=unedited,
+            samples=tuple(samples),
+        )
 
-    def _new_runs(self, sessions: _Sessions, dataset: Dataset) -> ExperimentResults:
-        with SessionRunners(self.new_runner, self.workers) as runners:
-            target = _Target(sessions, runners, self.options)
+    def _compared(self, recorded: ExperimentResults, new: ExperimentResults) -> Comparison | None:
+        """The comparison; None if only runs with faults have scores."""
+        try:
+            return compare_experiments(recorded, new)
+        except NothingEvaluated:
+            if not self.options.faults:
+                raise
+            return None
+
+    def _new_runs(
+        self, sessions: _Sessions, dataset: Dataset, options: WhatIfOptions, name: str
+    ) -> ExperimentResults:
+        with SessionRunners(partial(self.new_runner, options), self.workers) as runners:
+            target = _Target(sessions, runners, options)
             try:
                 results = self._evaluate(
-                    self.name, target, dataset, repetitions=self.repetitions, is_new=True
+                    name, target, dataset, repetitions=self.samples, options=options
                 )
             finally:
                 runners.stop()
@@ -190,7 +224,7 @@ class WhatIf:
         dataset: Dataset,
         *,
         repetitions: int = 1,
-        is_new: bool = False,
+        options: WhatIfOptions | None = None,
     ) -> ExperimentResults:
         results: ExperimentResults = evaluate(
             target,
@@ -202,9 +236,9 @@ class WhatIf:
             max_concurrency=self.workers,
             num_repetitions=repetitions,
             metadata={_KEY: self._edits()},
-            description=self._description() if is_new else "recorded runs",
+            description=self._description(options) if options else "recorded runs",
             store=self.store,
-            on_progress=self.on_progress if is_new else None,
+            on_progress=self.on_progress if options else None,
         )
         return results
 
@@ -214,8 +248,7 @@ class WhatIf:
         edits = {**asdict(self.options), "answers": answers}
         return {key: list(v) if isinstance(v, tuple) else v for key, v in edits.items()}
 
-    def _description(self) -> str:
-        options = self.options
+    def _description(self, options: WhatIfOptions) -> str:
         parts = [
             f"model {options.model}" if options.model else "",
             "another prompt" if options.prompt is not None else "",
@@ -274,6 +307,7 @@ class _Sessions:
         examples: The examples.
         recorded: The outputs of the recorded runs, by session.
         skipped: Why sessions cannot be repeated.
+        answered: The sessions in which the model answered the new run.
     """
 
     def __init__(
@@ -291,6 +325,7 @@ class _Sessions:
         self.examples: list[Example] = []
         self.recorded: dict[str, dict[str, Any]] = {}
         self.skipped: dict[str, str] = {}
+        self.answered: set[str] = set()
 
     def add(self, recording: Recording, form: InputForm) -> None:
         """Add a session, or the reason why it cannot be repeated."""
@@ -402,6 +437,8 @@ class _Target:
             threads = AgentThreads(load(job.recording), self._options.prompt).divide(
                 run.model_calls
             )
+        if any(call.answer is not None for call in run.model_calls):
+            self._sessions.answered.add(name)
         problem = _problem(ended, run, threads) or self._options.not_applied(run.coverage.changed)
         if problem:
             changes = self._changes(name, run, threads)

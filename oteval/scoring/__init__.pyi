@@ -131,6 +131,11 @@ from .file_reports import (
 from .loader import (
     load as load,
 )
+from .opened_databases import (
+    database_paths as database_paths,
+    open_databases as open_databases,
+    store_in_turn as store_in_turn,
+)
 from .otlp_export import (
     SendReport as SendReport,
     send_events as send_events,

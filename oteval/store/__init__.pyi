@@ -114,6 +114,10 @@ from .result_folder import (
     is_result_folder as is_result_folder,
     read_result_folder as read_result_folder,
 )
+from .row_tables import (
+    Relation as Relation,
+    RowTables as RowTables,
+)
 from .run_fields import (
     RunExpression as RunExpression,
     RunFunction as RunFunction,

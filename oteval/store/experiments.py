@@ -93,6 +93,10 @@ class Experiments:
             experiment = by_id[0]
         return experiment
 
+    def read(self) -> list[Experiment]:
+        """All experiments and comparisons, newest first."""
+        return self._read("", [])
+
     def _read(self, clause: str, values: Sequence[Any]) -> list[Experiment]:
         table = self._connection.sql(
             f"SELECT * FROM experiments {clause} ORDER BY created_ns DESC, rowid DESC",  # noqa: S608

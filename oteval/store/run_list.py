@@ -332,12 +332,18 @@ class RunList:
         rows = set(table["trajectory_id"].to_pylist())
         return [key for key in keys if key.id in rows]
 
-    def rows(self, keys: Sequence[RunKey], names: Sequence[str] = LISTED) -> list[RunRow]:
+    def rows(
+        self,
+        keys: Sequence[RunKey],
+        names: Sequence[str] = LISTED,
+        longest: int = LONGEST_ASKED,
+    ) -> list[RunRow]:
         """The runs of some keys in their order, without runs that have changed since.
 
         Args:
             keys: The keys.
             names: The columns to read.
+            longest: The maximum length of a question.
         """
         if not keys:
             return []
@@ -350,7 +356,7 @@ class RunList:
         with registered(self._connection, "wanted", numbers):
             table = fetch(
                 self._connection,
-                f"SELECT {', '.join(map(_listed, names))}, {_USAGE} "  # noqa: S608
+                f"SELECT {', '.join(_listed(name, longest) for name in names)}, {_USAGE} "  # noqa: S608
                 "FROM trajectories SEMI JOIN wanted USING (seq) "
                 f"WHERE seq BETWEEN {pc.min(column).as_py()} AND {pc.max(column).as_py()}",
             )
@@ -364,15 +370,15 @@ class RunList:
                 continue
             rows[values["id"]] = RunRow(values, usage_of(row))
         for run in self._trajectories.starting_at(unread).values() if unread else ():
-            rows[run.id] = RunRow.of(run, names)
+            rows[run.id] = RunRow.of(run, names, longest)
         return [rows[key.id] for key in keys if key.id in rows]
 
 
-def _listed(name: str) -> str:
+def _listed(name: str, longest: int) -> str:
     """The value of a column, under a name that no column of the table has."""
     value = listed_sql(name)
     if name == "asked":
-        value = f"left({value}, {LONGEST_ASKED})"
+        value = f"left({value}, {int(longest)})"
     return f"{value} AS column_{name}"
 
 

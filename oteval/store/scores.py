@@ -502,6 +502,13 @@ class HumanLabels:
         ).fetchall()
         return [_label_of(row) for row in rows]
 
+    def read(self) -> list[Label]:
+        """The current labels for all evaluators, by time."""
+        rows = self._connection.execute(
+            f"SELECT {_LABEL} FROM current_labels ORDER BY created_ns, trajectory_id, evaluator"  # noqa: S608
+        ).fetchall()
+        return [_label_of(row) for row in rows]
+
     def on(self, trajectory_id: str) -> list[Label]:
         """The current labels of a trajectory for all evaluators, the newest first."""
         rows = self._connection.execute(

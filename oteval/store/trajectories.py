@@ -540,6 +540,18 @@ class Trajectories:
         )
         return total if selection.limit is None else min(total, selection.limit)
 
+    def own_counts(self, selection: Selection = EVERYTHING) -> tuple[int, int]:
+        """The numbers of own messages and of tool calls of the current runs of a selection."""
+        with registered(self._connection, "wanted", self.key_table(selection)):
+            table = fetch(
+                self._connection,
+                "SELECT coalesce(sum(len(roles)), 0)::BIGINT, "
+                "coalesce(sum(len(call_names)), 0)::BIGINT "
+                "FROM current_trajectories SEMI JOIN wanted USING (trajectory_id)",
+            )
+        messages, calls = (column[0].as_py() for column in table.columns)
+        return messages, calls
+
     def export(self) -> pa.RecordBatchReader:
         """The current trajectories batch by batch."""
         return reader(self._connection, "SELECT * FROM current_trajectories")

@@ -31,6 +31,17 @@ from .experiments import (
     figures_table as figures_table,
     run_errors_table as run_errors_table,
 )
+from .frames.csv_files import (
+    export_csv as export_csv,
+)
+from .frames.database import (
+    Database as Database,
+    open as open,  # noqa: A004  read as oteval.open
+)
+from .frames.frame import (
+    ColumnInfo as ColumnInfo,
+    Frame as Frame,
+)
 from .mcp.http import (
     McpHttpServer as McpHttpServer,
 )
@@ -50,6 +61,9 @@ from .monitors import (
     evidence_text as evidence_text,
     monitors_table as monitors_table,
     simulations_table as simulations_table,
+)
+from .notebook import (
+    Plot as Plot,
 )
 from .pages.server import (
     NewLink as NewLink,
@@ -109,4 +123,9 @@ from .terminal import (
 from .text import (
     clock as clock,
     one_line as one_line,
+)
+from .what_if_samples import (
+    recovery_rows as recovery_rows,
+    recovery_view as recovery_view,
+    samples_view as samples_view,
 )

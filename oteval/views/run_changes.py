@@ -77,6 +77,11 @@ class ShownChange:
     run_now: str
 
     @property
+    def has_details(self) -> bool:
+        """Whether there is more to show than fits into a line."""
+        return bool(self.place) or self.reason != self.figures[0]
+
+    @property
     def line(self) -> str:
         """The change in one line."""
         return f"{self.sign} {self.question}: {self.reason}{self.place and f'; {self.place}'}"
@@ -171,8 +176,8 @@ def changes_view(comparison: Comparison) -> Iterator[RenderableType]:
     broke = [change for change in shown if change.kind == "broke"]
     better = [change for change in shown if change.kind == "better"]
     yield from _lines(broke)
-    # A single figure without a message is in the line already.
-    detailed = [change for change in broke if change.place or len(change.figures) > 1]
+    # A single figure without a reason is in the line already.
+    detailed = [change for change in broke if change.has_details]
     for change in detailed[:_MOST_DETAILS]:
         yield Text()
         yield from _details(change)
@@ -198,9 +203,9 @@ def _lines(changes: Sequence[ShownChange]) -> Iterator[Text]:
 
 def _details(change: ShownChange) -> Iterator[Text]:
     line = Text(f"{change.sign} {change.question}", style="bold")
-    yield (
-        line if change.name in change.question else line.append(f"  {change.name}", "not bold dim")
-    )
+    if change.name not in change.question:
+        line.append(f"  {change.name}", "not bold dim")
+    yield line
     for figure in change.figures:
         yield Text(f"  {figure}")
     if change.place:
@@ -225,7 +230,9 @@ def _names(comparison: Comparison) -> Mapping[str, str]:
 
 def _title(example: Example, *, is_session: bool) -> str:
     """The question of an example, after the name that people gave it."""
-    question = shorten(one_line(example.question), _QUESTION)
+    question = one_line(example.question)
+    if len(question) > _QUESTION:
+        question = f"{question[: _QUESTION - 1].rstrip()}…"
     has_name = example.has_own_id and not is_session
     return f"{one_line(example.id)}: {question}" if has_name else question
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from oteval.cli.common import store_in_turn
-from oteval.model import Message, Trajectory
+from oteval.model import Label, Message, Trajectory
 
 from ..make import asks, call, keep, run
 from .conftest import Done, Prepare, Run
@@ -174,13 +175,16 @@ def _sessions(count: int = 6) -> list[Trajectory]:
 @pytest.fixture
 def labelled(oteval: Run) -> Run:
     """Return the command in a folder with labelled runs: those that cancel are good."""
-    runs = _sessions()
+    store_labelled(_sessions(), lambda number: number % 2 == 1)
+    return oteval
+
+
+def store_labelled(runs: Sequence[Trajectory], is_good: Callable[[int], bool]) -> None:
+    """Store runs with a person's label on each, by its index."""
+    labels = [Label(trajectory.id, is_good(at)) for at, trajectory in enumerate(runs)]
     with store_in_turn("oteval.duckdb") as store:
         keep(store, *runs)
-    for number, trajectory in enumerate(runs, 1):
-        verdict = "pass" if number % 2 == 0 else "fail"
-        assert oteval("judge", "label", trajectory.id, verdict).status == 0
-    return oteval
+        store.labels.add(labels, 1)
 
 
 def test_learn_finds_the_rule_that_separates_good_and_bad_runs(labelled: Run):
@@ -228,8 +232,19 @@ def test_init_with_labels_contains_the_learned_rule(labelled: Run, tmp_path: Pat
     assert labelled("init").status == 0
     text = (tmp_path / "oteval.yaml").read_text()
 
-    assert "name: learned-" in text
+    assert "name: learned" in text
     assert "Agrees with 12 of 12 labels that it was not" in text
+
+
+def test_learn_renews_the_rule_of_init(labelled: Run, tmp_path: Path):
+    """The file of init has the marks, and its gates still name an evaluator."""
+    assert labelled("init").status == 0
+    assert labelled("learn", "--write").status == 0
+    text = (tmp_path / "oteval.yaml").read_text()
+
+    assert text.count("# learned: begin") == 1
+    assert "{evaluator: learned, min_pass_rate:" in text
+    assert labelled("config", "check").status == 0
 
 
 def test_few_labels_are_an_error_with_their_number(demo: Run):
@@ -244,10 +259,7 @@ def test_few_labels_are_an_error_with_their_number(demo: Run):
 def test_labels_that_nothing_explains_give_no_rule(oteval: Run, tmp_path: Path):
     """Equal runs with random labels give exit status 1, and --write writes nothing."""
     runs = [run(n, Message("user", f"q{n}"), Message("assistant", "a")) for n in range(1, 13)]
-    with store_in_turn("oteval.duckdb") as store:
-        keep(store, *runs)
-    for number, trajectory in enumerate(runs):
-        oteval("judge", "label", trajectory.id, "pass" if number % 3 else "fail")
+    store_labelled(runs, lambda number: number % 3 != 0)
     done = oteval("learn", "--write")
 
     assert done.status == 1
@@ -255,9 +267,9 @@ def test_labels_that_nothing_explains_give_no_rule(oteval: Run, tmp_path: Path):
     assert not (tmp_path / "oteval.yaml").exists()
 
 
-def test_an_unknown_name_of_labels_is_an_error(labelled: Run):
+def test_an_unknown_name_of_labels_is_an_error(demo: Run):
     """--evaluator names a person's labels or a score of a file."""
-    done = labelled("learn", "--evaluator", "helpful")
+    done = demo("learn", "--evaluator", "helpful")
 
     assert done.status == 2
     assert "no run has a label for 'helpful'" in done.err

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oteval.base.errors import StoreLocked
-from oteval.cli import common
+from oteval.scoring import opened_databases
 from oteval.store import Store
 
 
@@ -15,8 +15,8 @@ def test_a_command_waits_for_another_one(tmp_path: Path, monkeypatch: pytest.Mon
     """Two commands at once take their turns, and neither fails."""
     path = tmp_path / "x.duckdb"
     other = Store(path)
-    monkeypatch.setattr("oteval.cli.common.time.sleep", lambda _: other.close())
-    with common.store_in_turn(str(path)) as store:
+    monkeypatch.setattr("oteval.scoring.opened_databases.time.sleep", lambda _: other.close())
+    with opened_databases.store_in_turn(str(path)) as store:
         assert store.contents().spans == 0
 
 
@@ -25,6 +25,6 @@ def test_a_database_that_stays_open_is_an_error(
 ) -> None:
     """A process that keeps the database is named in the end."""
     path = tmp_path / "x.duckdb"
-    monkeypatch.setattr(common, "_TURN_PATIENCE", 0.0)
+    monkeypatch.setattr(opened_databases, "_TURN_PATIENCE", 0.0)
     with Store(path), pytest.raises(StoreLocked):
-        common.store_in_turn(str(path))
+        opened_databases.store_in_turn(str(path))

@@ -14,6 +14,7 @@ __all__ = [
     "Interval",
     "PassRate",
     "clopper_pearson",
+    "fisher_exact",
     "mcnemar",
     "pass_at_k",
     "pass_hat_k",
@@ -154,6 +155,28 @@ def mcnemar(only_first: int, only_second: int) -> float:
         only_second: The number of pairs where only the second passed.
     """
     return sign_test(only_second, only_first)
+
+
+def fisher_exact(passed_a: int, total_a: int, passed_b: int, total_b: int) -> float:
+    """The two-sided p-value of Fisher's exact test that two independent shares are equal.
+
+    Source: R. A. Fisher, Statistical Methods for Research Workers (1934), section 21.02. All tables
+    with the same margins that are at most as likely as the observed one are as extreme.
+
+    Args:
+        passed_a: The number of passes in the first sample.
+        total_a: The size of the first sample.
+        passed_b: The number of passes in the second sample.
+        total_b: The size of the second sample.
+    """
+    passed = passed_a + passed_b
+    lowest, highest = max(0, passed - total_b), min(passed, total_a)
+    ways = [
+        math.comb(total_a, count) * math.comb(total_b, passed - count)
+        for count in range(lowest, highest + 1)
+    ]
+    observed = ways[passed_a - lowest]
+    return sum(way for way in ways if way <= observed) / sum(ways)
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:

@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ...base.errors import ConfigError, NothingEvaluated
+from ...base.notebook import ShownPlot, html_of, plot_of
 from ...evaluators import (
     FEWEST,
     Interval,
@@ -175,6 +176,18 @@ class Comparison:
         """The figures of the first without a verdict in the second, though it was evaluated."""
         evaluated = self.b.feedback()
         return [key for key in self.only_a if key in evaluated]
+
+    def _repr_html_(self) -> str:
+        """The runs that got worse, and how each figure differs, for notebooks."""
+        return html_of(self)
+
+    def plot(self) -> ShownPlot:
+        """The pass rates of both experiments, with their 95% intervals.
+
+        Raises:
+            NothingEvaluated: Nothing passed or failed.
+        """
+        return plot_of(self)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""

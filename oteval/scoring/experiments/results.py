@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...base.notebook import ShownPlot, html_of, plot_of
 from ...evaluators import Interval, clopper_pearson, mean, mean_interval, pass_at_k, pass_hat_k
 from ...model import Dataset, Example, Experiment, Feedback, Run
 from ...store import Store
@@ -132,6 +133,18 @@ class ExperimentResults:
     def errors(self) -> int:
         """How many runs failed."""
         return sum(bool(row.run.error) for row in self.rows)
+
+    def _repr_html_(self) -> str:
+        """The figures, and the runs that did not pass first, for notebooks."""
+        return html_of(self)
+
+    def plot(self) -> ShownPlot:
+        """The pass rate of each evaluator, with its 95% interval.
+
+        Raises:
+            NothingEvaluated: Nothing passed or failed.
+        """
+        return plot_of(self)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The rows as JSON values."""

@@ -169,7 +169,8 @@ class RunChanges:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """The JSON forms, in the order in which they are shown, and their counts."""
-        rows = [row.as_dict() for row in (*self.broke, *self.better, *self.unevaluated)]
+        rows = [row.as_dict() for row in (*self.broke, *self.better)]
+        rows += [row.as_dict() for row in self.unevaluated]
         counts = {"broke": len(self.broke), "better": len(self.better), "same": self.same}
         incomparable = len({name for row in self.unevaluated for name in row.ids})
         return [*rows, {"row": "counts", **counts, "not_evaluated": incomparable}]
@@ -189,17 +190,18 @@ def run_changes(
     """
     verdicts = _Verdicts(sides[0]), _Verdicts(sides[1])
     rule_by_key = {rule.key: rule for rule in rules}
-    changes: dict[str, list[RunChange]] = {"broke": [], "better": []}
+    changes: list[RunChange] = []
     same = 0
     for group in groups:
         figures, is_compared = _figures(group, verdicts, rules)
         if figures:
-            change = _run_change(group, figures, verdicts, rule_by_key)
-            changes[change.kind].append(change)
+            changes.append(_run_change(group, figures, verdicts, rule_by_key))
         else:
             same += is_compared
+    changes.sort(key=_greatest_first)
     return RunChanges(
-        *(tuple(sorted(rows, key=_greatest_first)) for rows in changes.values()),
+        broke=tuple(change for change in changes if change.kind == "broke"),
+        better=tuple(change for change in changes if change.kind == "better"),
         unevaluated=tuple(_unevaluated(groups, verdicts, (sides[0].name, sides[1].name))),
         same=same,
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ...base.text import counted, listed
 from .agent_groups import FEWEST_RUNS, AgentGroup, agent_groups
-from .evidence import Evidence, RunFacts
+from .evidence import Evidence, RunFacts, is_plain
 from .proposal import Proposal
 from .tool_effects import ToolEffect
 
@@ -19,6 +19,7 @@ _NEARLY_ALL = 0.75
 _MARGIN = 1.2
 _STEPS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 _MOST_PREDECESSORS = 3
+_MOST_KNOWN = 40
 _UNITS = {
     "cost": "US dollars",
     "errors": "failed tool calls",
@@ -93,7 +94,8 @@ def _quantile(values: Sequence[float], share: float) -> float:
 def _forbidden(evidence: Evidence) -> Iterator[Proposal]:
     called = evidence.called()
     tools = sorted({*called, *evidence.offered})
-    changing = [tool for tool in tools if evidence.effect(tool) is ToolEffect.DESTROYS]
+    plain = [tool for tool in tools if is_plain(tool)]
+    changing = [tool for tool in plain if evidence.effect(tool) is ToolEffect.DESTROYS]
     unused = [tool for tool in changing if not called[tool]]
     if unused:
         yield Proposal(
@@ -116,7 +118,8 @@ def _forbidden(evidence: Evidence) -> Iterator[Proposal]:
             ),
             is_active=False,
         )
-    if evidence.offered and called.keys() <= evidence.offered.keys() and len(tools) <= 40:
+    is_known = called.keys() <= evidence.offered.keys()
+    if evidence.offered and is_known and plain == tools and len(tools) <= _MOST_KNOWN:
         yield Proposal(
             "known-tools",
             {"name": "known-tools", "type": "forbidden_tools", "allowed": tools},
@@ -167,13 +170,13 @@ def _orders(evidence: Evidence, group: AgentGroup) -> Iterator[Proposal]:
     """Rules about the tools that were called before a tool that changes something."""
     runs = [run for run in group.runs if run.is_complete]
     always, mostly, exceptions = [], [], []
-    for tool in evidence.effect_tools():
+    for tool in filter(is_plain, evidence.effect_tools()):
         calling = [run for run in runs if tool in run.tools]
         if len(calling) < FEWEST_RUNS:
             continue
         runs_by_tool = _runs_with_predecessor(calling, tool)
         for earlier, positions in list(runs_by_tool.items())[:_MOST_PREDECESSORS]:
-            rule = f"{_quoted(earlier)} before {_quoted(tool)}"
+            rule = f"{earlier} before {tool}"
             if len(positions) == len(calling):
                 always.append((rule, len(calling)))
             elif len(positions) >= _NEARLY_ALL * len(calling):
@@ -203,7 +206,7 @@ def _runs_with_predecessor(runs: Sequence[RunFacts], tool: str) -> dict[str, set
     for run in runs:
         first = next(call.at for call in run.calls if call.tool == tool)
         for call in run.calls:
-            if call.at < first and call.tool not in ("", tool):
+            if call.at < first and call.tool != tool and is_plain(call.tool):
                 distances[call.tool][run.id] = first - call.at
 
     def rank(item: tuple[str, dict[str, int]]) -> tuple[int, float, str]:
@@ -211,7 +214,3 @@ def _runs_with_predecessor(runs: Sequence[RunFacts], tool: str) -> dict[str, set
         return -len(by_run), sum(by_run.values()) / len(by_run), earlier
 
     return {earlier: {*by_run} for earlier, by_run in sorted(distances.items(), key=rank)}
-
-
-def _quoted(tool: str) -> str:
-    return f'"{tool}"' if set(tool) & set(" \t'") else tool

@@ -37,7 +37,10 @@ def config_text(proposals: Sequence[Proposal], notes: Iterable[str]) -> str:
     lines = [line for note in notes for line in _comment(note, "")]
     lines += ["", "evaluators:"]
     for proposal in evaluators:
-        lines += entry_lines(proposal)
+        if not proposal.is_learned:
+            lines += entry_lines(proposal)
+    if learned := [proposal for proposal in evaluators if proposal.is_learned]:
+        lines += [*_learned_lines(learned, _INDENT), ""]
     if gates:
         lines += ["gates:"]
         for proposal in gates:
@@ -96,11 +99,16 @@ def with_learned(text: str, proposals: Sequence[Proposal], source: str) -> str:
         if not (isinstance(value, dict) and "evaluators" in value):
             lines.append("evaluators:")
     at, indent = _end_of_evaluators(lines, source)
-    block = [line for proposal in proposals for line in entry_lines(proposal, indent)]
-    lines[at:at] = [f"{indent}{_BEGIN}", *block, f"{indent}{_END}"]
+    lines[at:at] = _learned_lines(proposals, indent)
     result = "\n".join(lines) + "\n"
     parse_config(result, source)
     return result
+
+
+def _learned_lines(proposals: Sequence[Proposal], indent: str) -> list[str]:
+    """The lines of a learned rule, between the marks by which it is replaced."""
+    block = [line for proposal in proposals for line in entry_lines(proposal, indent)]
+    return [f"{indent}{_BEGIN}", *block, f"{indent}{_END}"]
 
 
 def _end_of_evaluators(lines: Sequence[str], source: str) -> tuple[int, str]:

@@ -26,10 +26,22 @@ from ...evaluators import (
 from ...model import CASE_ATTRIBUTES, Trajectory, call_errors, normal_text
 from .tool_effects import ToolEffect, effect_of
 
-__all__ = ["QUESTION", "CallFacts", "Evidence", "RunFacts", "is_case_name", "read_evidence"]
+__all__ = [
+    "FREE_TEXT",
+    "QUESTION",
+    "CallFacts",
+    "Evidence",
+    "RunFacts",
+    "is_case_name",
+    "is_plain",
+    "read_evidence",
+]
 
 QUESTION = "question"
 """The key of cases that are named by their questions, as in oteval.yaml."""
+FREE_TEXT = 25
+"""The length (characters) from which an argument with spaces is free text."""
+_PLAIN_NAME = re.compile(r"[\w.:/-]+")
 _CASE_NAME = re.compile(
     r"(?:^|[._-])(?:task|case|example|scenario|problem|sample|question)(?:[._-]?(?:id|name))$", re.I
 )
@@ -198,6 +210,11 @@ def _facts_of(run: Trajectory, label: bool | None, key: str | None) -> RunFacts:
 def is_case_name(name: str) -> bool:
     """Whether an attribute may name a run's case, such as ``task_id``."""
     return name in CASE_ATTRIBUTES or _CASE_NAME.search(name) is not None
+
+
+def is_plain(tool: str) -> bool:
+    """Whether patterns and sentences about tools can have a tool's name as it is."""
+    return _PLAIN_NAME.fullmatch(tool) is not None
 
 
 def _short(arguments: Any) -> Any:

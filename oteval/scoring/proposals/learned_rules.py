@@ -39,6 +39,8 @@ _MOST_ALTERNATIVES = 4
 # Two rules differ by more than chance if the two-sided sign test of their agreement is below this:
 # from 4 labels on which only one of them agrees, none the other way.
 _CHANCE = 0.2
+LEARNED = "learned"
+"""The name of the first evaluator of the rule; it stays when the rule is renewed."""
 _LEARNED_FILE = "references/learned.jsonl"
 
 Verdict = bool | None
@@ -153,11 +155,9 @@ class LearnedRule:
     def proposals(self) -> list[Proposal]:
         """The entries of its parts; the first one has the figure."""
         rows = []
-        names: Counter[str] = Counter()
         for at, part in enumerate(self.parts):
-            names[part.name] += 1
-            name = part.name if names[part.name] == 1 else f"{part.name}-{names[part.name]}"
-            entry = {**part.entry, "name": name}
+            name = f"{LEARNED}-{at + 1}" if at else LEARNED
+            entry = {"name": name, **part.entry}
             if part.needs_reference:
                 entry["reference"] = (
                     self.source.entry
@@ -167,7 +167,7 @@ class LearnedRule:
             reasons = [self.summary] if at == 0 else []
             if len(self.parts) > 1:
                 reasons.append(f"Part {at + 1} of {len(self.parts)}: a run is good if all pass.")
-            rows.append(Proposal(name, entry, tuple(reasons)))
+            rows.append(Proposal(name, entry, tuple(reasons), is_learned=True))
         return rows
 
     def files(self) -> dict[str, str]:

@@ -47,6 +47,7 @@ class Proposal:
         is_active: Whether the entry counts; otherwise it is written as a comment, to be decided by
             a person.
         is_gate: Whether it is an entry of ``gates`` and not of ``evaluators``.
+        is_learned: Whether it is a part of the rule that `oteval learn` renews.
         counts: The verdicts on stored runs; None for gates and without runs.
     """
 
@@ -55,6 +56,7 @@ class Proposal:
     reasons: tuple[str, ...] = ()
     is_active: bool = True
     is_gate: bool = False
+    is_learned: bool = False
     counts: Counts | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from ...base.jsontext import canonical, dumps
 from ...base.text import counted, listed
 from .agent_groups import FEWEST_RUNS, AgentGroup
-from .evidence import QUESTION, CallFacts, Evidence, RunFacts
+from .evidence import FREE_TEXT, QUESTION, CallFacts, Evidence, RunFacts
 from .proposal import Proposal
 
 __all__ = [
@@ -35,7 +35,6 @@ _MOST_CASES, _MOST_FILTERED = 200, 20
 _LONGEST_FILTER = 2000  # characters of all cases
 _MOST_ALTERNATIVES = 4
 _NEARLY_ALL = 0.75
-_FREE_TEXT = 25  # characters
 
 
 @dataclass(frozen=True)
@@ -238,7 +237,7 @@ def _varies(values: Sequence[Any]) -> bool:
     if len(counts) == 1:
         return False
     is_text = all(isinstance(value, str) for value in values)
-    if is_text and any(len(value) >= _FREE_TEXT and " " in value for value in values):
+    if is_text and any(len(value) >= FREE_TEXT and " " in value for value in values):
         return True
     return len(values) >= FEWEST_RUNS and 2 * max(counts.values()) <= len(values)
 

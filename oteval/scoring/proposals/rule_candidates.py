@@ -15,12 +15,12 @@ from ...evaluators import Evaluator
 from ...model import Reference
 from ..config import EvaluatorSettings, parse_config
 from .agent_groups import file_name
-from .evidence import Evidence, RunFacts
+from .evidence import FREE_TEXT, Evidence, RunFacts, is_plain
 
 __all__ = ["RuleCandidate", "rule_candidates"]
 
 _MOST_TOOLS = 12
-_FREE_TEXT = 25  # characters
+_LOOSE_MODES = ("unordered", "superset", "subset")
 _QUANTILES = (0.5, 0.75, 0.9)
 
 
@@ -28,14 +28,12 @@ class RuleCandidate(NamedTuple):
     """One evaluator that a rule may have.
 
     Attributes:
-        name: Its name in oteval.yaml.
-        entry: Its entry there, without references by case.
+        entry: Its entry in oteval.yaml, without its name and references by case.
         evaluator: The evaluator.
         needs_reference: Whether it compares a run with the reference of its case.
         fixed: The reference of all runs, if it has one.
     """
 
-    name: str
     entry: Mapping[str, Any]
     evaluator: Evaluator
     needs_reference: bool = False
@@ -65,38 +63,28 @@ def _matches(evidence: Evidence, runs: Sequence[RunFacts]) -> Iterator[RuleCandi
         for view in ("effects", "writes")
         for tools in toolsets
     ]
+    arguments = list(_argument_options(runs))
     for view in [*views, {}]:
         for mode in ("unordered", "superset", "subset", "in_order", "strict"):
-            for options in _argument_options(runs, mode):
-                entry = {
-                    "name": "learned-calls",
-                    "type": "trajectory_match",
-                    "mode": mode,
-                    **view,
-                    **options,
-                }
+            for options in arguments if mode in _LOOSE_MODES else arguments[:1]:
+                entry = {"type": "trajectory_match", "mode": mode, **view, **options}
                 evaluator = _settings({**entry, "reference": "r.json"}).evaluator
-                yield RuleCandidate("learned-calls", entry, evaluator, needs_reference=True)
+                yield RuleCandidate(entry, evaluator, needs_reference=True)
 
 
-def _argument_options(runs: Sequence[RunFacts], mode: str) -> Iterator[dict[str, Any]]:
+def _argument_options(runs: Sequence[RunFacts]) -> Iterator[dict[str, Any]]:
+    """Yield ways to compare arguments: exactly first, then ever more loosely."""
     yield {}
-    if mode in ("in_order", "strict"):
-        return
     lists, texts = set(), set()
     for run in runs:
         for call in run.calls:
             for name, value in _items(call.arguments):
                 if isinstance(value, list) and len(value) > 1:
-                    lists |= (
-                        {name} if not any(isinstance(v, (dict, list)) for v in value) else set()
-                    )
-                elif isinstance(value, str) and len(value) >= _FREE_TEXT and " " in value:
+                    if not any(isinstance(item, (dict, list)) for item in value):
+                        lists.add(name)
+                elif isinstance(value, str) and len(value) >= FREE_TEXT and " " in value:
                     texts.add((call.tool, name))
-    if lists:
-        yield {"tool_args": {"tolerant": {"sets": sorted(lists)}}}
-    else:
-        yield {"tool_args": "tolerant"}
+    yield {"tool_args": {"tolerant": {"sets": sorted(lists)}} if lists else "tolerant"}
     if texts:
         overrides: dict[str, dict[str, str]] = {}
         for tool, name in sorted(texts):
@@ -113,12 +101,12 @@ def _items(arguments: Any) -> Iterator[tuple[str, Any]]:
 
 def _check_entries(evidence: Evidence, runs: Sequence[RunFacts]) -> Iterator[dict[str, Any]]:
     for limit in range(4):
-        yield {"name": "learned-tool-errors", "type": "tool_errors", "max_errors": limit}
+        yield {"type": "tool_errors", "max_errors": limit}
     for limit in (1, 2, 3):
-        yield {"name": "learned-loops", "type": "loops", "max_repeats": limit}
-    yield {"name": "learned-finish-reason", "type": "finish_reason"}
+        yield {"type": "loops", "max_repeats": limit}
+    yield {"type": "finish_reason"}
     if evidence.with_schemas:
-        yield {"name": "learned-tool-schema", "type": "tool_schema"}
+        yield {"type": "tool_schema"}
     for figure, kind, option in (
         ("tool_calls", "budget", "max_tool_calls"),
         ("steps", "budget", "max_steps"),
@@ -127,9 +115,8 @@ def _check_entries(evidence: Evidence, runs: Sequence[RunFacts]) -> Iterator[dic
     ):
         values = sorted(run.figures[figure] for run in runs if figure in run.figures)
         limits = {values[int(share * (len(values) - 1))] for share in _QUANTILES if values}
-        for limit in sorted(limits - {0}, reverse=True):
-            name = f"learned-{option.replace('_', '-')}"
-            yield {"name": name, "type": kind, option: limit}
+        for most in sorted(limits - {0}, reverse=True):
+            yield {"type": kind, option: most}
     changing = set(evidence.effect_tools())
     pairs: Counter[tuple[str, str]] = Counter()
     for run in runs:
@@ -144,12 +131,8 @@ def _check_entries(evidence: Evidence, runs: Sequence[RunFacts]) -> Iterator[dic
             if earlier < at and early
         )
     for (early, late), _ in pairs.most_common(_MOST_TOOLS):
-        if not {*" \t'\""} & {*early, *late}:
-            yield {
-                "name": "learned-tool-order",
-                "type": "tool_order",
-                "rules": [f"{early} before {late}"],
-            }
+        if is_plain(early) and is_plain(late):
+            yield {"type": "tool_order", "rules": [f"{early} before {late}"]}
 
 
 def _tool_candidates(runs: Sequence[RunFacts]) -> Iterator[RuleCandidate]:
@@ -157,25 +140,24 @@ def _tool_candidates(runs: Sequence[RunFacts]) -> Iterator[RuleCandidate]:
     counts = Counter(tool for run in runs for tool in run.tools if tool)
     chosen = [tool for tool, count in counts.most_common() if count < len(runs)][:_MOST_TOOLS]
     for number, tool in enumerate(chosen, 1):
-        entry = {"name": "learned-forbidden-tool", "type": "forbidden_tools", "forbidden": [tool]}
-        yield _check(entry)
+        if is_plain(tool):
+            yield _check({"type": "forbidden_tools", "forbidden": [tool]})
         calls = [{"function": {"name": tool, "arguments": "{}"}}]
         reference = Reference(tool, ({"role": "assistant", "tool_calls": calls},))
         entry = {
-            "name": "learned-required-tool",
             "type": "trajectory_match",
             "mode": "superset",
             "tool_args": "ignore",
             "reference": f"references/required-{number}-{file_name(tool)}.json",
         }
-        yield RuleCandidate(
-            "learned-required-tool", entry, _settings(entry).evaluator, fixed=reference
-        )
+        yield RuleCandidate(entry, _settings(entry).evaluator, fixed=reference)
 
 
 def _check(entry: Mapping[str, Any]) -> RuleCandidate:
-    return RuleCandidate(str(entry["name"]), entry, _settings(entry).evaluator)
+    return RuleCandidate(entry, _settings(entry).evaluator)
 
 
 def _settings(entry: Mapping[str, Any]) -> EvaluatorSettings:
-    return parse_config(dumps({"evaluators": [entry]}), "the candidates").evaluators[0]
+    return parse_config(
+        dumps({"evaluators": [{**entry, "name": "learned"}]}), "the candidates"
+    ).evaluators[0]

@@ -15,7 +15,7 @@ from ...model import Trajectory
 from ..config import parse_config
 from ..prepared import PreparedEvaluator
 from ..references import references_of
-from .learned_rules import ReferenceSource
+from .learned_rules import LEARNED, ReferenceSource
 from .proposal import Counts, Proposal
 
 __all__ = ["gate_proposals", "with_counts", "write_files"]
@@ -95,7 +95,8 @@ def _prepared(
 def gate_proposals(proposals: Sequence[Proposal]) -> Iterator[Proposal]:
     """Yield gates that the stored runs hold: the low end of the interval of each pass rate."""
     for proposal in proposals:
-        if proposal.counts is None or not proposal.is_active:
+        is_renewed = proposal.is_learned and proposal.name != LEARNED
+        if proposal.counts is None or not proposal.is_active or is_renewed:
             continue
         tally = proposal.counts.tally
         rate = pass_rate(tally.passed, tally.failed, tally.errors)

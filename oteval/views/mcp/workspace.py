@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...scoring import Config, load_config, refresh
-from ...store import ShardedStore, Store, is_result_folder
+from ...scoring import Config, load_config, open_databases
+from ...store import Store, is_result_folder
 
 __all__ = ["AgentUnderTest", "Workspace"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,17 +59,8 @@ class Workspace:
         Raises:
             StoreError: A database cannot be opened; the subclass shows the reason.
         """
-        with self.alone():
-            files = [path for path in self.databases if not is_result_folder(path)]
-            if len(files) == 1 and not self.more:
-                with _refreshed(self.db) as store:
-                    yield store
-                return
-            for path in files:
-                with _refreshed(path):
-                    pass
-            with ShardedStore(self.databases) as store:
-                yield store
+        with self.alone(), open_databases(self.databases, _log.warning) as store:
+            yield store
 
     def each_store(self) -> Iterator[tuple[str, Store]]:
         """Yield each database, opened in turn, for data that belong to one of them.
@@ -78,7 +72,7 @@ class Workspace:
         """
         for path in self.databases:
             if not is_result_folder(path):
-                with self.alone(), _refreshed(path) as store:
+                with self.alone(), open_databases([path], _log.warning) as store:
                     yield path, store
 
     @property
@@ -104,13 +98,3 @@ class Workspace:
             ConfigError: It is missing or wrong.
         """
         return load_config(self.config_path)
-
-
-@contextmanager
-def _refreshed(path: str) -> Iterator[Store]:
-    with Store(path, create=False) as store:
-        # A running server reconstructs trajectories itself.
-        if not store.is_filled and not store.is_read_only and store.pending.count():
-            with store.loading():
-                refresh(store)
-        yield store

@@ -21,7 +21,7 @@ from .charts import bar_chart
 from .graph_layout import draw_graph
 from .model import EvaluatorSummary, MatrixRow, Report
 
-__all__ = ["render", "safe_json", "template_environment"]
+__all__ = ["asset", "render", "report_environment", "safe_json", "template_environment"]
 
 # Characters that could end a script element, or be read as markup or a line end inside it.
 _UNSAFE = str.maketrans(
@@ -37,7 +37,7 @@ _UNSAFE = str.maketrans(
 
 def render(report: Report) -> str:
     """A report as one HTML document that requests nothing else."""
-    style, script = _asset("style.css"), _asset("script.js")
+    style, script = asset("style.css"), asset("script.js")
     policy = "; ".join(
         [
             "default-src 'none'",
@@ -49,7 +49,7 @@ def render(report: Report) -> str:
         ]
     )
     page = (
-        _environment()
+        report_environment()
         .get_template("report.html.j2")
         .render(
             report=report,
@@ -71,7 +71,8 @@ def safe_json(text: str) -> Markup:
     return Markup(text.translate(_UNSAFE))  # noqa: S704
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of the report, such as its style."""
     return resources.files(__package__ or "").joinpath(name).read_text("utf-8")
 
 
@@ -105,7 +106,8 @@ def template_environment(loader: BaseLoader) -> Environment:
 
 
 @cache
-def _environment() -> Environment:
+def report_environment() -> Environment:
+    """The environment of the report's templates."""
     environment = template_environment(PackageLoader("oteval.views.report"))
     environment.filters["diffs"] = _diffs
     return environment

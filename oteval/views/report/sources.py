@@ -42,6 +42,7 @@ from .model import PairwiseExample, PairwiseSummary, ReportRun, RunVerdict
 __all__ = [
     "BY",
     "comparisons_of",
+    "experiment_runs",
     "from_experiments",
     "from_keys",
     "grouping",
@@ -202,7 +203,18 @@ def _compared(store: Store, names: Sequence[str]) -> list[ExperimentResults]:
 
 def _items(store: Store, results: ExperimentResults) -> Iterator[ReportRun]:
     names = [row.run.trajectory_id for row in results if row.run.trajectory_id]
-    trajectories = _trajectories(store, names)
+    yield from experiment_runs(results, _trajectories(store, names))
+
+
+def experiment_runs(
+    results: ExperimentResults, trajectories: Mapping[str, Trajectory]
+) -> Iterator[ReportRun]:
+    """Yield the runs of an experiment.
+
+    Args:
+        results: The experiment.
+        trajectories: The stored trajectories of its runs by id, as far as they are known.
+    """
     for row in results:
         run = row.run
         stored = trajectories.get(run.trajectory_id)

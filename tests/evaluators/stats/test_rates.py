@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from oteval.evaluators.stats import (
     benjamini_hochberg,
     clopper_pearson,
+    fisher_exact,
     mcnemar,
     minimal_detectable_difference,
     minimal_detectable_share,
@@ -164,3 +165,15 @@ def test_five_pairs_can_show_nothing():
     assert minimal_detectable_difference(0.1, 5) == math.inf
     assert minimal_detectable_share(6) < 1
     assert sign_test(5, 0) > 0.05 >= sign_test(6, 0)
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.data())
+def test_fishers_exact_test_equals_scipys(total_a: int, total_b: int, data: st.DataObject):
+    """For all tables of small samples."""
+    passed_a = data.draw(st.integers(0, total_a))
+    passed_b = data.draw(st.integers(0, total_b))
+    table = [[passed_a, total_a - passed_a], [passed_b, total_b - passed_b]]
+
+    p_value = fisher_exact(passed_a, total_a, passed_b, total_b)
+
+    assert p_value == pytest.approx(scipy.stats.fisher_exact(table).pvalue)

@@ -173,7 +173,8 @@ def test_evidence_names_cases_by_an_attribute_like_task_id():
 def test_hostile_text_of_traces_stays_in_comments_and_strings():
     """Names and questions with line breaks and YAML cannot add entries to the file."""
     evil = "../x\n- name: evil\n  type: loops\n# \ud83d\x1b[1m"
-    runs = [session(n, evil, (evil, {"a": evil}), agent=evil) for n in range(1, 5)]
+    calls = [(name, {"a": evil}) for name in (evil, 'cancel "a b"', "delete[*]", "delete *")]
+    runs = [session(n, evil, *calls, agent=evil) for n in range(1, 5)]
     config = propose_config(lambda: iter(runs), {}, source=evil)
 
     names = {entry.name for entry in parse_config(config.text).evaluators}

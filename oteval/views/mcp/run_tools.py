@@ -137,10 +137,7 @@ def _unscored(workspace: Workspace, run: Trajectory, scores: Sequence[Score]) ->
     except ConfigError:
         return {}
     scored = {score.evaluator for score in scores}
-    return {
-        missing_score.evaluator: missing_score.reason
-        for missing_score in missing_scores(config, run, scored)
-    }
+    return missing_scores(config, run, scored)
 
 
 def _short(block: DataBlock, run: Trajectory, start: int, offset: int) -> str:

@@ -17,7 +17,7 @@ import re
 import shlex
 import zipfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any, get_args
 
@@ -55,14 +55,11 @@ from .site import Site
 __all__ = [
     "DONE",
     "AgentChoice",
-    "RunActions",
-    "ShownLabel",
     "action_routes",
     "agent_choice",
     "label_of",
     "regression_test_zip",
     "run_actions",
-    "shown_label",
 ]
 
 _log = logging.getLogger(__name__)
@@ -293,53 +290,9 @@ def _name(form: _Form, field: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class ShownLabel:
-    """A label on the page.
-
-    Attributes:
-        passed: Whether the person passes the run.
-        evaluator: The evaluator whose question the person answered, or "" for all.
-        person: The person, or "".
-        note: The reason, or "".
-        score: The score as text, or "".
-        time_ns: When the label was given (ns), or 0.
-    """
-
-    passed: bool
-    evaluator: str
-    person: str
-    note: str
-    score: str
-    time_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunActions:
-    """The forms of a run's page for visitors who may act, and the labels for everybody.
-
-    Attributes:
-        labels: The current labels, the newest first.
-        evaluators: The names of evaluators that a label can be for.
-        chosen: The evaluator that the form begins with, or "".
-        references: The names of references.
-        own_references: The names of the references that are made from this run.
-        datasets: The names of datasets.
-        can_score: Whether there is a configuration to score by.
-    """
-
-    labels: tuple[ShownLabel, ...]
-    evaluators: tuple[str, ...]
-    chosen: str
-    references: tuple[str, ...]
-    own_references: tuple[str, ...]
-    datasets: tuple[str, ...]
-    can_score: bool
-
-
 def run_actions(
     store: Store, run_id: str, scored_by: Sequence[str], config: Config | None, chosen: str = ""
-) -> RunActions:
+) -> Mapping[str, Any]:
     """The actions on a run.
 
     Args:
@@ -353,28 +306,26 @@ def run_actions(
     references = store.references.sources()
     configured = [rule.name for rule in config.evaluators] if config else []
     labelled = [label.evaluator for label in labels if label.evaluator]
-    return RunActions(
-        labels=tuple(map(shown_label, labels)),
-        evaluators=tuple(
+    return {
+        "labels": tuple(map(_shown, labels)),
+        "evaluators": tuple(
             dict.fromkeys([*scored_by, *configured, *labelled, *filter(None, [chosen])])
         ),
-        chosen=chosen,
-        references=_names(references),
-        own_references=_names(name for name, source in references.items() if source == run_id),
-        datasets=_names(store.datasets.names()),
-        can_score=bool(configured),
-    )
+        "chosen": chosen,
+        "references": _names(references),
+        "own_references": _names(name for name, source in references.items() if source == run_id),
+        "datasets": _names(store.datasets.names()),
+        "can_score": bool(configured),
+    }
 
 
-def shown_label(label: Label) -> ShownLabel:
-    """A label as pages show it."""
-    return ShownLabel(
-        passed=label.passed,
+def _shown(label: Label) -> Label:
+    """A label with the texts that pages show."""
+    return replace(
+        label,
         evaluator=shorten(one_line(label.evaluator), 60),
         person=shorten(one_line(label.person), 40),
         note=clean(label.note),
-        score=f"{label.score:.3g}" if label.score is not None else "",
-        time_ns=label.time_ns,
     )
 
 

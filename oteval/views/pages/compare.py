@@ -41,7 +41,7 @@ from .search import ListedScores, RunSearch, find_runs, run_with_id
 from .shown_messages import compact
 from .site import Site
 
-__all__ = ["ComparePage", "ComparedSide", "DifferentText", "compare_page", "compare_routes"]
+__all__ = ["ComparedSide", "DifferentText", "compare_page", "compare_routes"]
 
 _LONGEST, _TITLE = 4000, 140
 # How many passing runs are searched for a run with the same question.
@@ -131,33 +131,6 @@ class ComparedSide:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class ComparePage:
-    """Everything that the page shows.
-
-    Attributes:
-        left: The first side.
-        right: The second side.
-        parts: The rows in parts; equal rows far from a difference form parts that are folded.
-        differing: The number of rows that differ.
-        rows: The number of rows.
-        first: The numbers of the messages of the first divergence, or "".
-        unknown: The number of rows where a side lacks content.
-        left_out: The number of rows that are not shown.
-        omitted: The kinds of messages that the reference entirely lacks, or "".
-    """
-
-    left: ComparedSide
-    right: ComparedSide
-    parts: tuple[tuple[bool, tuple[ComparedRow, ...]], ...]
-    differing: int
-    rows: int
-    first: str
-    unknown: int
-    left_out: int
-    omitted: str
-
-
 def compare_routes(site: Site) -> list[Route]:
     """The route of comparisons."""
 
@@ -171,7 +144,7 @@ def compare_routes(site: Site) -> list[Route]:
             passing_id = await site.read(lambda store: last_pass(store, a))
             return RedirectResponse(with_query("/compare", a=a, b=passing_id), 303)
 
-        def read(store: Store) -> ComparePage:
+        def read(store: Store) -> Mapping[str, Any]:
             left = _named(store, a)
             first = _side(store, site, left)
             if b:
@@ -291,7 +264,7 @@ def reference_of(
 
 def compare_page(
     left: Trajectory, right: Trajectory, first_side: ComparedSide, second_side: ComparedSide
-) -> ComparePage:
+) -> Mapping[str, Any]:
     """The page that compares two trajectories.
 
     Args:
@@ -327,17 +300,17 @@ def compare_page(
             )
         )
     counted = [pair for pair in pairs if not pair.is_system]
-    return ComparePage(
-        left=first_side,
-        right=second_side,
-        parts=_parts(rows),
-        differing=sum(not pair.same for pair in counted),
-        rows=len(counted),
-        first=_place(rows[first - begin]) if first is not None else "",
-        unknown=sum(not pair.is_captured for pair in counted),
-        left_out=len(pairs) - len(here),
-        omitted=", ".join(omitted),
-    )
+    return {
+        "left": first_side,
+        "right": second_side,
+        "parts": _parts(rows),
+        "differing": sum(not pair.same for pair in counted),
+        "rows": len(counted),
+        "first": _place(rows[first - begin]) if first is not None else "",
+        "unknown": sum(not pair.is_captured for pair in counted),
+        "left_out": len(pairs) - len(here),
+        "omitted": ", ".join(omitted),
+    }
 
 
 def _steps(messages: Sequence[Message]) -> list[ComparedStep]:

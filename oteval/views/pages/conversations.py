@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,7 +21,7 @@ from .runs import RunItem, items_of, key_of, key_text, listed_item, note_of, row
 from .search import ListedScores, RunSearch, find_runs, parse_search, suggestions
 from .site import Site
 
-__all__ = ["ConversationItem", "ConversationsPage", "conversations_page", "conversations_routes"]
+__all__ = ["ConversationItem", "conversations_page", "conversations_routes"]
 
 _PAGE, _LOOKED_AT, _TURNS = 40, 160, 500
 # The latest runs of a conversation whose scores are looked at for the list.
@@ -55,25 +56,6 @@ class ConversationItem:
     state: State
     lasted: str
     scored: int
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationsPage:
-    """Everything that the list shows.
-
-    Attributes:
-        search: The search.
-        items: The conversations.
-        older: The path of the next page, or "".
-        newest: The path of the first page, or "" if this is the first page.
-        note: How far the search looked if it stopped before its end, or "".
-    """
-
-    search: RunSearch
-    items: tuple[ConversationItem, ...]
-    older: str
-    newest: str
-    note: str
 
 
 def conversations_routes(site: Site) -> list[Route]:
@@ -121,7 +103,7 @@ def conversations_routes(site: Site) -> list[Route]:
 
 def conversations_page(
     store: Store, search: RunSearch, after: RunKey | None, prices: Prices
-) -> ConversationsPage:
+) -> Mapping[str, Any]:
     """A page of the conversations with a matching run, the latest first.
 
     A conversation is listed by its latest run that matches, so that it is on one page only.
@@ -163,13 +145,13 @@ def conversations_page(
     older = ""
     if next_after:
         older = with_query("/conversations", q=search.text, after=key_text(next_after))
-    return ConversationsPage(
-        search=search,
-        items=_items(page_rows, members, prices, scores),
-        older=older,
-        newest=with_query("/conversations", q=search.text) if after else "",
-        note=note_of(matches) if len(rows) <= _PAGE else "",
-    )
+    return {
+        "search": search,
+        "rows": _items(page_rows, members, prices, scores),
+        "older": older,
+        "newest": with_query("/conversations", q=search.text) if after else "",
+        "note": note_of(matches) if len(rows) <= _PAGE else "",
+    }
 
 
 def _in_other_conversations(search: RunSearch, listed: Mapping[str, ConversationRuns]) -> RunSearch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +14,7 @@ from ...base.errors import ConfigError, NotFound
 from ...evaluators import pass_rate
 from ...model import Prices, Selection
 from ...store import EvaluatorVerdicts, Store, VerdictCounts, is_exact
-from ..report.charts import BarChart, bar_chart
+from ..report.charts import bar_chart
 from ..report.histograms import plain, time_labels
 from ..report.model import Bars, Histogram
 from ..run_texts import total_cost_text
@@ -26,9 +27,7 @@ from .site import Site
 
 __all__ = [
     "AgentRow",
-    "EvaluatorPage",
     "EvaluatorRow",
-    "EvaluatorsPage",
     "VerdictFigures",
     "VersionRow",
     "evaluator_page",
@@ -135,66 +134,6 @@ class AgentRow:
     figures: VerdictFigures
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatorsPage:
-    """Everything that the list shows.
-
-    Attributes:
-        rows: The evaluators, the worst pass rate first.
-        left_out: The number of evaluators that are not shown.
-        search: The filter for runs.
-        period: The chosen period.
-        periods: The periods to choose from, with their links.
-        since: When the period begins, as text, or "" without runs.
-        until: When the newest run began, as text.
-        is_configured: Whether a configuration names the evaluators.
-    """
-
-    rows: tuple[EvaluatorRow, ...]
-    left_out: int
-    search: RunSearch
-    period: str
-    periods: tuple[tuple[str, str], ...]
-    since: str
-    until: str
-    is_configured: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluatorPage:
-    """Everything that the page of one evaluator shows.
-
-    Attributes:
-        name: Its name.
-        figures: Its figures.
-        charts: The pass rate over time and the distribution of scores, with their drawings.
-        versions: Its versions, the newest first.
-        more_versions: The number of versions that are not shown.
-        agents: Its verdicts by agent.
-        more_agents: The number of agents that are not shown.
-        worst: The runs with the worst scores.
-        failures: The link to the runs that fail.
-        errors: The link to the runs on which it failed.
-        not_evaluated: The link to the runs that it could not judge.
-        since: When the period begins, as text, or "" without runs.
-        until: When the newest run began, as text.
-    """
-
-    name: str
-    figures: VerdictFigures
-    charts: tuple[tuple[Bars | Histogram, BarChart], ...]
-    versions: tuple[VersionRow, ...]
-    more_versions: int
-    agents: tuple[AgentRow, ...]
-    more_agents: int
-    worst: tuple[RunItem, ...]
-    failures: str
-    errors: str
-    not_evaluated: str
-    since: str
-    until: str
-
-
 def evaluators_routes(site: Site) -> list[Route]:
     """The routes of evaluators."""
 
@@ -252,7 +191,7 @@ def evaluators_figures(
 
 def _one(
     site: Site, name: str, search: RunSearch, period: str
-) -> tuple[Hashable, Callable[[Store], EvaluatorPage]]:
+) -> tuple[Hashable, Callable[[Store], Mapping[str, Any]]]:
     """The key of the page of an evaluator, and the function that reads it."""
     return (
         ("evaluator", name, *search.key, period),
@@ -322,7 +261,7 @@ def evaluators_page(
     *,
     search: RunSearch,
     period: str,
-) -> EvaluatorsPage:
+) -> Mapping[str, Any]:
     """The list of evaluators.
 
     Args:
@@ -346,21 +285,21 @@ def evaluators_page(
         for name in {**dict.fromkeys(kinds or {}), **names}
     ]
     rows.sort(key=lambda row: (row.figures.rate is None, row.figures.rate or 0.0, row.name))
-    return EvaluatorsPage(
-        rows=tuple(rows[:_MOST_EVALUATORS]),
-        left_out=max(0, len(rows) - _MOST_EVALUATORS),
-        search=search,
-        period=period,
-        periods=_periods("/evaluators", search),
-        since=clock(extent[0]) if extent else "",
-        until=clock(extent[1]) if extent else "",
-        is_configured=kinds is not None,
-    )
+    return {
+        "rows": tuple(rows[:_MOST_EVALUATORS]),
+        "left_out": max(0, len(rows) - _MOST_EVALUATORS),
+        "search": search,
+        "period": period,
+        "periods": _periods("/evaluators", search),
+        "since": clock(extent[0]) if extent else "",
+        "until": clock(extent[1]) if extent else "",
+        "is_configured": kinds is not None,
+    }
 
 
 def evaluator_page(
     store: Store, name: str, search: RunSearch, period: str, prices: Prices, *, now_ns: int
-) -> EvaluatorPage:
+) -> Mapping[str, Any]:
     """The page of an evaluator.
 
     Args:
@@ -380,23 +319,23 @@ def evaluator_page(
     ids = store.evaluator_figures.worst(name, first, last, most=_CANDIDATES, selection=selection)
     since = f"since={clock(first).replace(' ', 'T')}" if PERIODS[period] and extent else ""
     about = f"{_since(search.text, since)} {search_word('evaluator', name)}".strip()
-    return EvaluatorPage(
-        name=shorten(one_line(name), _NAME),
-        figures=VerdictFigures.of(evaluator_figures.counts),
-        charts=tuple(
+    return {
+        "name": shorten(one_line(name), _NAME),
+        "figures": VerdictFigures.of(evaluator_figures.counts),
+        "charts": tuple(
             (chart, bar_chart(chart)) for chart in _charts(evaluator_figures, first, last)
         ),
-        versions=tuple(_versions(evaluator_figures)),
-        more_versions=max(0, len(evaluator_figures.versions) - _MOST_VERSIONS),
-        agents=tuple(_agents(evaluator_figures, name, search, period, since)),
-        more_agents=max(0, len(evaluator_figures.agents) - _MOST_AGENTS),
-        worst=_worst(store, name, ids, prices),
-        failures=with_query("/runs", q=f"{about} passed=false"),
-        errors=with_query("/runs", q=f"{about} status=error"),
-        not_evaluated=with_query("/runs", q=f"{about} status=not_evaluated"),
-        since=clock(first) if extent else "",
-        until=clock(last) if extent else "",
-    )
+        "versions": tuple(_versions(evaluator_figures)),
+        "more_versions": max(0, len(evaluator_figures.versions) - _MOST_VERSIONS),
+        "agents": tuple(_agents(evaluator_figures, name, search, period, since)),
+        "more_agents": max(0, len(evaluator_figures.agents) - _MOST_AGENTS),
+        "worst": _worst(store, name, ids, prices),
+        "failures": with_query("/runs", q=f"{about} passed=false"),
+        "errors": with_query("/runs", q=f"{about} status=error"),
+        "not_evaluated": with_query("/runs", q=f"{about} status=not_evaluated"),
+        "since": clock(first) if extent else "",
+        "until": clock(last) if extent else "",
+    }
 
 
 def _charts(verdicts: EvaluatorVerdicts, first: int, last: int) -> list[Bars | Histogram]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...base.errors import ConfigError
 from ...scoring import Comparison, Difference, load_experiment
 from ...store import Store
 from ..experiments import difference_cells, interval_title, needed_lines
-from ..run_changes import ShownChange, ShownComparison, shown_comparison
+from ..run_changes import ShownChange, shown_comparison
 from ..text import one_line, shorten
 from .experiment_matrix import run_links
 
-__all__ = ["ComparedFigure", "ExperimentComparison", "LinkedChange", "comparison_page"]
+__all__ = ["ComparedFigure", "LinkedChange", "comparison_page"]
 
 _STATES = {"regressed": "fail", "improved": "pass", "inconclusive": "none", "no evidence": "same"}
 _NAME = 80  # characters
@@ -72,36 +73,7 @@ class ComparedFigure:
     same: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExperimentComparison:
-    """Everything that a comparison shows.
-
-    Attributes:
-        baseline: The name of the baseline.
-        baseline_id: Its id.
-        changes: What broke, got better, or could not be compared.
-        linked: The runs that broke, then the runs that got better.
-        figures: The figures, regressions first.
-        notes: Remarks on figures with too few examples.
-        only_before: Figures of the baseline alone.
-        only_now: Figures of the experiment alone.
-        alpha: The false discovery rate.
-        interval_title: The title of the intervals, with their confidence.
-    """
-
-    baseline: str
-    baseline_id: str
-    changes: ShownComparison
-    linked: tuple[LinkedChange, ...] = ()
-    figures: tuple[ComparedFigure, ...] = ()
-    notes: tuple[str, ...] = ()
-    only_before: tuple[str, ...] = ()
-    only_now: tuple[str, ...] = ()
-    alpha: float = 0.05
-    interval_title: str = ""
-
-
-def comparison_page(store: Store, name: str, baseline: str) -> ExperimentComparison:
+def comparison_page(store: Store, name: str, baseline: str) -> Mapping[str, Any]:
     """The comparison of an experiment with a baseline.
 
     Args:
@@ -118,25 +90,36 @@ def comparison_page(store: Store, name: str, baseline: str) -> ExperimentCompari
         raise ConfigError("an experiment cannot be compared with itself: choose another baseline")
     changes, comparison = shown_comparison(before, now)
     if comparison is None:
-        return ExperimentComparison(before.name, before.experiment.id, changes)
+        return {
+            "baseline": before.name,
+            "baseline_id": before.experiment.id,
+            "changes": changes,
+            "linked": (),
+            "figures": (),
+            "notes": (),
+            "only_before": (),
+            "only_now": (),
+            "alpha": 0.05,
+            "interval_title": "",
+        }
     links = [run_links(store, side.rows) for side in (before, now)]
-    return ExperimentComparison(
-        baseline=before.name,
-        baseline_id=before.experiment.id,
-        changes=changes,
-        linked=tuple(
+    return {
+        "baseline": before.name,
+        "baseline_id": before.experiment.id,
+        "changes": changes,
+        "linked": tuple(
             LinkedChange(
                 change, links[0].get(change.run_before, ""), links[1].get(change.run_now, "")
             )
             for change in changes.changes
         ),
-        figures=tuple(map(_figure, comparison.regressed_first)),
-        notes=tuple(needed_lines(comparison)),
-        only_before=_names(comparison, is_before=True),
-        only_now=_names(comparison, is_before=False),
-        alpha=comparison.alpha,
-        interval_title=interval_title(comparison.differences),
-    )
+        "figures": tuple(map(_figure, comparison.regressed_first)),
+        "notes": tuple(needed_lines(comparison)),
+        "only_before": _names(comparison, is_before=True),
+        "only_now": _names(comparison, is_before=False),
+        "alpha": comparison.alpha,
+        "interval_title": interval_title(comparison.differences),
+    }
 
 
 def _names(comparison: Comparison, is_before: bool) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...model import has_unknown_cost
 from ...scoring import (
@@ -25,7 +26,6 @@ from .responses import named_link
 __all__ = [
     "ExperimentCell",
     "ExperimentFigureRow",
-    "ExperimentPage",
     "ExperimentRow",
     "experiment_page",
     "run_links",
@@ -93,60 +93,7 @@ class ExperimentFigureRow:
     pass_hat: str
 
 
-@dataclass(frozen=True, slots=True)
-class ExperimentPage:
-    """Everything that the page of an experiment shows.
-
-    Attributes:
-        id: Its id.
-        name: Its name.
-        about: Its description.
-        dataset: The name of the dataset.
-        version: The version of the dataset.
-        created_ns: When it was made (ns since the epoch).
-        runs: The number of runs.
-        expected: The number of runs once it is complete.
-        errors: The number of failed runs.
-        cost: The cost that evaluators report in US dollars; None if none does.
-        unpriced: The number of evaluations whose cost is unknown.
-        figures: The figures by key.
-        overall: The results of summary evaluators, as names and values.
-        keys: The columns of the matrix.
-        more_keys: The number of keys that are not shown.
-        rows: The rows of the matrix.
-        first: The number of the first row.
-        rows_in_all: The number of rows in all parts.
-        per_part: The number of rows of a part.
-        failing: The number of runs with a failure.
-        pairs: The preferences, for a pairwise comparison.
-        is_comparison: Whether it is a pairwise comparison.
-    """
-
-    id: str
-    name: str
-    about: str
-    dataset: str
-    version: str
-    created_ns: int
-    runs: int
-    expected: int
-    errors: int
-    cost: float | None
-    unpriced: int
-    figures: tuple[ExperimentFigureRow, ...]
-    overall: tuple[tuple[str, str], ...]
-    keys: tuple[str, ...]
-    more_keys: int
-    rows: tuple[ExperimentRow, ...]
-    first: int
-    rows_in_all: int
-    per_part: int
-    failing: int
-    pairs: tuple[Pair, ...]
-    is_comparison: bool
-
-
-def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> ExperimentPage:
+def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Mapping[str, Any]:
     """The page of an experiment.
 
     Args:
@@ -169,30 +116,32 @@ def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Ex
     cost, unpriced = _cost(results)
     repeated, givers = about.repetitions > 1, _givers(results)
     is_comparison = about.kind == "comparison"
-    return ExperimentPage(
-        id=about.id,
-        name=about.name,
-        about=shorten(one_line(about.description or " vs ".join(about.compared)), _REASON),
-        dataset=shorten(one_line(about.dataset), 80),
-        version=one_line(about.dataset_version or "")[:8],
-        created_ns=about.created_ns,
-        runs=len(results),
-        expected=about.expected,
-        errors=results.errors,
-        cost=cost,
-        unpriced=unpriced,
-        figures=tuple(_figure_row(figure) for figure in figures),
-        overall=tuple((_line(feedback.key, 80), _value(feedback)) for feedback in results.overall),
-        keys=tuple(_line(key, 80) for key in keys[:_MOST_KEYS]),
-        more_keys=max(0, len(keys) - _MOST_KEYS),
-        rows=tuple(_row(row, keys[:_MOST_KEYS], repeated, givers, links) for row in part),
-        first=first,
-        rows_in_all=len(rows),
-        per_part=_PER_PART,
-        failing=len(failing),
-        pairs=_pairs(store, results) if is_comparison else (),
-        is_comparison=is_comparison,
-    )
+    return {
+        "id": about.id,
+        "name": about.name,
+        "about": shorten(one_line(about.description or " vs ".join(about.compared)), _REASON),
+        "dataset": shorten(one_line(about.dataset), 80),
+        "version": one_line(about.dataset_version or "")[:8],
+        "created_ns": about.created_ns,
+        "runs": len(results),
+        "expected": about.expected,
+        "errors": results.errors,
+        "cost": cost,
+        "unpriced": unpriced,
+        "figures": tuple(_figure_row(figure) for figure in figures),
+        "overall": tuple(
+            (_line(feedback.key, 80), _value(feedback)) for feedback in results.overall
+        ),
+        "columns": tuple(_line(key, 80) for key in keys[:_MOST_KEYS]),
+        "more_keys": max(0, len(keys) - _MOST_KEYS),
+        "rows": tuple(_row(row, keys[:_MOST_KEYS], repeated, givers, links) for row in part),
+        "first": first,
+        "rows_in_all": len(rows),
+        "per_part": _PER_PART,
+        "failing": len(failing),
+        "pairs": _pairs(store, results) if is_comparison else (),
+        "is_comparison": is_comparison,
+    }
 
 
 def run_links(store: Store, rows: Sequence[ResultRow]) -> Mapping[str, str]:

@@ -20,7 +20,6 @@ from .responses import named_link, page, with_query
 from .site import Site
 
 __all__ = [
-    "BaselineChoice",
     "ExperimentItem",
     "ExperimentKey",
     "experiment_item",
@@ -84,21 +83,6 @@ class ExperimentItem:
     cost: str
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineChoice:
-    """An experiment to compare with.
-
-    Attributes:
-        name: Its name, for the address.
-        text: Its name as it is shown.
-        is_chosen: Whether it is the baseline of the page.
-    """
-
-    name: str
-    text: str
-    is_chosen: bool
-
-
 def experiments_routes(site: Site) -> list[Route]:
     """The routes of experiments."""
 
@@ -134,26 +118,28 @@ def experiments_routes(site: Site) -> list[Route]:
                 lambda store: comparison_page(store, name, baseline),
             )
         names = await site.read(lambda store: store.experiment_figures.names(_MOST))
-        chosen = compared.baseline if compared else ""
-        link = experiment_link(matrix.name, matrix.id)
+        chosen = compared["baseline"] if compared else ""
+        link = experiment_link(matrix["name"], matrix["id"])
         return page(
             "experiment.html.j2",
             section="experiments",
             now_ns=site.clock(),
             experiment=matrix,
-            title=shorten(one_line(matrix.name), _NAME),
-            cost=total_cost_text(matrix.cost, matrix.unpriced),
+            title=shorten(one_line(matrix["name"]), _NAME),
+            cost=total_cost_text(matrix["cost"], matrix["unpriced"]),
             compared=compared,
             baseline=shorten(one_line(chosen), _NAME),
-            baseline_link=experiment_link(chosen, compared.baseline_id) if compared else "",
-            choices=_choices(names, matrix.name, matrix.dataset, chosen),
+            baseline_link=experiment_link(chosen, compared["baseline_id"]) if compared else "",
+            choices=_choices(names, matrix["name"], matrix["dataset"], chosen),
             action=link,
             shown=view,
             views=[
                 (choice, with_query(link, baseline=chosen, show="" if choice == "all" else choice))
                 for choice in _SHOWN
             ],
-            steps=_steps(link, chosen, view, matrix.first, matrix.rows_in_all, matrix.per_part),
+            steps=_steps(
+                link, chosen, view, matrix["first"], matrix["rows_in_all"], matrix["per_part"]
+            ),
         )
 
     return [Route("/experiments", experiments), Route("/experiments/{name:path}", experiment)]
@@ -183,18 +169,21 @@ def _shown(request: Request) -> tuple[str, int]:
 
 def _choices(
     names: Sequence[tuple[str, str]], own: str, dataset: str, chosen: str
-) -> list[BaselineChoice]:
-    """The experiments to compare an experiment with, beginning with its own dataset."""
+) -> list[tuple[str, str, bool]]:
+    """The experiments to compare an experiment with, beginning with its own dataset.
+
+    Each has its name, its name as it is shown, and whether it is chosen.
+    """
     choices = [choice for choice in names if choice[0] != own]
     if chosen and chosen not in {name for name, _ in choices}:
         choices.append((chosen, dataset))
     choices.sort(key=lambda choice: choice[1] != dataset)
     return [
-        BaselineChoice(
-            name=name,
-            text=shorten(one_line(name), _NAME)
+        (
+            name,
+            shorten(one_line(name), _NAME)
             + ("" if data == dataset else f" (dataset {shorten(one_line(data), 40) or 'unnamed'})"),
-            is_chosen=name == chosen,
+            name == chosen,
         )
         for name, data in choices
     ]

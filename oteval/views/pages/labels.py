@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -21,7 +22,7 @@ from .runs import RunItem, items_of
 from .search import ListedScores
 from .site import Site
 
-__all__ = ["Agreement", "LabelsPage", "labels_routes", "next_link"]
+__all__ = ["Agreement", "labels_routes", "next_link"]
 
 _SHOWN, _FOUND, _REFRESH = 25, 100, 25
 _MOST_DIFFERING, _MOST_EVALUATORS = 30, 60
@@ -94,31 +95,6 @@ class Agreement:
     line: str
     band: str
     begin: int
-
-
-@dataclass(frozen=True, slots=True)
-class LabelsPage:
-    """Everything that the page shows.
-
-    Attributes:
-        evaluator: The evaluator, or "" if none gave a verdict.
-        evaluators: The evaluators to choose from, with the number of labelled runs.
-        queues: The queues to choose from.
-        about: The meaning of the chosen queue.
-        items: Runs of the queue.
-        more: Whether the queue has more runs.
-        agreement: How far people and the evaluator agree; None without labels.
-        differing: Runs on which they differ.
-    """
-
-    evaluator: str
-    evaluators: tuple[Tab, ...]
-    queues: tuple[Tab, ...]
-    about: str
-    items: tuple[RunItem, ...]
-    more: bool
-    agreement: Agreement | None
-    differing: tuple[RunItem, ...]
 
 
 def labels_routes(site: Site) -> list[Route]:
@@ -200,7 +176,7 @@ def labels_page(
     evaluators: Sequence[LabelledEvaluator],
     counts: Mapping[str, int],
     keys: Sequence[RunKey],
-) -> LabelsPage:
+) -> Mapping[str, Any]:
     """The page of labels.
 
     Args:
@@ -232,12 +208,12 @@ def labels_page(
             item for item in shown_items if item.id in judged and judged[item.id].passed is False
         ]
     reasons = _reasons(queue, evaluator, labels, judged)
-    return LabelsPage(
-        evaluator=evaluator,
-        evaluators=_evaluator_tabs(queue, evaluator, evaluators, counts),
-        queues=_queue_tabs(queue, evaluator),
-        about=_TITLES[queue][1],
-        items=tuple(
+    return {
+        "evaluator": evaluator,
+        "evaluators": _evaluator_tabs(queue, evaluator, evaluators, counts),
+        "queues": _queue_tabs(queue, evaluator),
+        "about": _TITLES[queue][1],
+        "runs": tuple(
             replace(
                 item,
                 link=_run_link(queue, evaluator, at, item.id),
@@ -245,12 +221,12 @@ def labels_page(
             )
             for at, item in enumerate(shown_items)
         ),
-        more=len(keys) > _SHOWN,
-        agreement=_agreement(calibration, agreement_growth(labels, scores))
+        "more": len(keys) > _SHOWN,
+        "agreement": _agreement(calibration, agreement_growth(labels, scores))
         if calibration
         else None,
-        differing=_differing(evaluator, differing, items),
-    )
+        "differing": _differing(evaluator, differing, items),
+    }
 
 
 def _calibration(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +16,7 @@ from ...model import EVERYTHING, Prices, Selection
 from ...store import AgentRuns, AgentVerdicts, Store, StoredMark
 from ..run_texts import mean_cost_text, total_cost_text
 from ..text import clock, duration, one_line, shorten
-from .alerts import Alert, open_alerts
+from .alerts import open_alerts
 from .responses import page, with_query
 from .site import Site
 
@@ -24,10 +24,8 @@ __all__ = [
     "DEFAULT_PERIOD",
     "PERIODS",
     "AgentItem",
-    "DeploymentMark",
     "Deployments",
     "EvaluatorItem",
-    "Overview",
     "agent_words",
     "chosen_period",
     "extent_of",
@@ -125,39 +123,8 @@ class AgentItem:
     failed_calls: str
     with_gaps: float
     evaluators: tuple[EvaluatorItem, ...]
-    deployments: tuple[DeploymentMark, ...]
+    deployments: tuple[tuple[float, str], ...]
     marks: str
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """Everything that the page shows.
-
-    Attributes:
-        agents: The agents, the most runs first.
-        alerts: The alerts that last, which the route adds.
-        period: The chosen period.
-        periods: The periods to choose from, with their links.
-        since: When the period begins, as text.
-        until: When the newest run began, as text.
-        runs: The number of runs.
-        untimed: The number of runs without a time, which are left out.
-        future: The number of runs in the future, which are left out.
-        width: The width of drawings over time.
-        height: Their height.
-    """
-
-    agents: tuple[AgentItem, ...]
-    alerts: Sequence[Alert]
-    period: str
-    periods: tuple[tuple[str, str], ...]
-    since: str
-    until: str
-    runs: int
-    untimed: int = 0
-    future: int = 0
-    width: int = _PLACES * _STEP
-    height: int = _HEIGHT
 
 
 def overview_routes(site: Site) -> list[Route]:
@@ -168,22 +135,26 @@ def overview_routes(site: Site) -> list[Route]:
         figures = await site.cached(*_read(site, period))
         # Alerts come and go while the store is the same.
         alerts = await site.read(lambda store: open_alerts(store)[:_MOST_ALERTS])
-        figures = replace(figures, alerts=alerts)
-        return page("overview.html.j2", section="overview", now_ns=site.clock(), overview=figures)
+        return page(
+            "overview.html.j2",
+            section="overview",
+            now_ns=site.clock(),
+            overview={**figures, "alerts": alerts},
+        )
 
     return [Route("/", show)]
 
 
-def overview_figures(site: Site) -> list[tuple[Hashable, Callable[[Store], Overview]]]:
+def overview_figures(site: Site) -> list[tuple[Hashable, Callable[[Store], Mapping[str, Any]]]]:
     """The keys of the overview's periods, with the functions that read them."""
     return [_read(site, period) for period in periods_in_order()]
 
 
-def _read(site: Site, period: str) -> tuple[Hashable, Callable[[Store], Overview]]:
+def _read(site: Site, period: str) -> tuple[Hashable, Callable[[Store], Mapping[str, Any]]]:
     return ("overview", period), lambda store: overview(store, period, site.prices, site.clock())
 
 
-def overview(store: Store, period: str, prices: Prices, now_ns: int) -> Overview:
+def overview(store: Store, period: str, prices: Prices, now_ns: int) -> Mapping[str, Any]:
     """The overview of a period that ends with the newest run.
 
     Args:
@@ -200,19 +171,20 @@ def overview(store: Store, period: str, prices: Prices, now_ns: int) -> Overview
     if extent:
         agents = store.agent_figures.of(first, last, _PLACES, _MOST_AGENTS)
         deployments = read_deployments(store, first, last)
-    return Overview(
-        agents=tuple(
+    return {
+        "agents": tuple(
             _agent(agent, prices, clock(first) if length else "", deployments) for agent in agents
         ),
-        alerts=(),
-        period=period,
-        periods=tuple((name, with_query("/", period=name)) for name in PERIODS),
-        since=clock(first) if extent else "",
-        until=clock(last) if extent else "",
-        runs=sum(agent.runs for agent in agents),
-        untimed=untimed,
-        future=future if length else 0,
-    )
+        "period": period,
+        "periods": tuple((name, with_query("/", period=name)) for name in PERIODS),
+        "since": clock(first) if extent else "",
+        "until": clock(last) if extent else "",
+        "runs": sum(agent.runs for agent in agents),
+        "untimed": untimed,
+        "future": future if length else 0,
+        "width": _PLACES * _STEP,
+        "height": _HEIGHT,
+    }
 
 
 def search_word(name: str, value: str, operator: str = "=") -> str:
@@ -258,9 +230,7 @@ def _agent(
         with_gaps=agent_runs.with_gaps / agent_runs.runs,
         evaluators=tuple(_evaluator(verdict, words) for verdict in agent_runs.verdicts),
         deployments=deployed,
-        marks="".join(
-            f"M{deployment.share * _PLACES * _STEP:.1f} 0V{_HEIGHT}" for deployment in deployed
-        ),
+        marks="".join(f"M{share * _PLACES * _STEP:.1f} 0V{_HEIGHT}" for share, _ in deployed),
     )
 
 
@@ -359,19 +329,6 @@ def extent_of(
 
 
 @dataclass(frozen=True, slots=True)
-class DeploymentMark:
-    """A deployment on the drawings of an agent.
-
-    Attributes:
-        share: Its place in the period, from 0 to 1.
-        text: Its name and time.
-    """
-
-    share: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Deployments:
     """The deployments of a period.
 
@@ -387,7 +344,7 @@ class Deployments:
     marks: Sequence[StoredMark] = ()
     services: Mapping[str, AbstractSet[str]] | None = None
 
-    def of(self, agent: str, service: str) -> tuple[DeploymentMark, ...]:
+    def of(self, agent: str, service: str) -> tuple[tuple[float, str], ...]:
         """The latest deployments of an agent, or of a service for runs without one.
 
         Args:
@@ -398,7 +355,7 @@ class Deployments:
         extent = max(1, self.last_ns - self.first_ns)
         own_marks = [mark for mark in self.marks if not mark.service or mark.service in own]
         return tuple(
-            DeploymentMark(
+            (
                 (mark.time_ns - self.first_ns) / extent,
                 f"{shorten(one_line(mark.name), _MARK_NAME)}, {clock(mark.time_ns)[:16]} UTC",
             )

@@ -24,12 +24,12 @@ from ..report.details import details
 from ..report.model import ReportRun, RunVerdict, State
 from ..run_texts import cost_text, question_line
 from ..text import clean, one_line, shorten
-from .actions import DONE, RunActions, run_actions
+from .actions import DONE, run_actions
 from .events import state_text
 from .just_ended import Preview
 from .labels import next_link
 from .responses import conversation_link, near_parts, page, text_page, with_query
-from .run_scores import MissingScore, missing_scores, places_of
+from .run_scores import missing_scores, places_of
 from .runs import RunItem, items_of, kept_columns, sign_of
 from .search import find_runs, parse_search, run_with_id, stored_run
 from .shown_messages import LONGEST, PART_MESSAGES, conversation_part, whole_text
@@ -122,7 +122,7 @@ class RunPage:
     scores: tuple[ShownScore, ...]
     beside: Mapping[int, Sequence[ShownScore]]
     compared: tuple[tuple[str, str], ...]
-    missing: tuple[MissingScore, ...]
+    missing: Mapping[str, str]
     config_problem: str
     messages: Sequence[Mapping[str, Any]]
     first: int
@@ -192,7 +192,7 @@ def run_routes(site: Site) -> list[Route]:
 
 def _read_run(
     store: Store, site: Site, name: str, *, first: int, is_whole: bool, evaluator: str
-) -> tuple[RunPage, RunActions] | Preview | str:
+) -> tuple[RunPage, Mapping[str, Any]] | Preview | str:
     """The page of a run with its actions.
 
     Returns:
@@ -219,7 +219,7 @@ def _read_run(
 
 
 def _run_response(
-    request: Request, site: Site, stored_page: RunPage, actions: RunActions, columns: str
+    request: Request, site: Site, stored_page: RunPage, actions: Mapping[str, Any], columns: str
 ) -> Response:
     """Render the page of a stored run, with a note on the action or step that led to it."""
     end, done = (request.query_params.get(name, "") for name in ("end", "done"))
@@ -355,14 +355,14 @@ def run_page(
         scores=shown_scores,
         beside=_scores_by_message(shown_scores),
         compared=tuple(_comparisons(run, verdicts, config)),
-        missing=missing_scores(config, run, scored) if config else (),
+        missing=missing_scores(config, run, scored) if config else {},
         config_problem=config_problem,
-        messages=part.messages.items,
+        messages=part.messages,
         first=part.first,
         last=part.last,
         shown_from=part.shown_from,
         parts=part.parts,
-        whole=part.messages.whole,
+        whole=part.partial,
         tools=part.tools,
         earlier=run.new_from,
         is_whole=is_whole,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...base.text import listed
@@ -18,7 +17,7 @@ from ...scoring import Config, EvaluatorSettings
 from ..report.model import RunVerdict
 from ..text import clean, clock, one_line, shorten
 
-__all__ = ["MissingScore", "missing_scores", "places_of", "unmet_filter"]
+__all__ = ["missing_scores", "places_of", "unmet_filter"]
 
 _CALL = re.compile(r"\bcall (\d{1,6}) ([^\s(]{1,200})\(")
 _MOST_PLACES = 20
@@ -81,34 +80,19 @@ def _answers(metadata: Mapping[str, Any], own: Sequence[Message]) -> Iterator[in
             return
 
 
-@dataclass(frozen=True, slots=True)
-class MissingScore:
-    """A configured evaluator that gave a run no score.
-
-    Attributes:
-        evaluator: Its name.
-        reason: Why, in one sentence.
-    """
-
-    evaluator: str
-    reason: str
-
-
-def missing_scores(
-    config: Config, run: Trajectory, scored: Collection[str]
-) -> tuple[MissingScore, ...]:
-    """The configured evaluators without a score on a run, with the reasons.
+def missing_scores(config: Config, run: Trajectory, scored: Collection[str]) -> dict[str, str]:
+    """Why configured evaluators gave a run no score, by the evaluator's name.
 
     Args:
         config: The configuration.
         run: The run.
         scored: The names of the evaluators that gave it a score.
     """
-    return tuple(
-        MissingScore(clean(settings.name), _reason(config, settings, run))
+    return {
+        clean(settings.name): _reason(config, settings, run)
         for settings in config.evaluators
         if settings.name not in scored
-    )
+    }
 
 
 def _reason(config: Config, settings: EvaluatorSettings, run: Trajectory) -> str:

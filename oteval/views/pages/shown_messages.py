@@ -34,21 +34,12 @@ PART_MESSAGES = 200
 _LONGEST_NAME = 300  # characters
 
 
-@dataclass(frozen=True, slots=True)
-class ShownMessages:
-    """Messages to show.
+def _shown_messages(
+    messages: Sequence[Message], first: int
+) -> tuple[tuple[Mapping[str, Any], ...], frozenset[int]]:
+    """Messages to show on one page, and the numbers of the messages that are shown in part.
 
-    Attributes:
-        items: The messages as `message_details` has them; ``more_calls`` counts the calls left out.
-        whole: The numbers of the messages that are shown in part.
-    """
-
-    items: tuple[Mapping[str, Any], ...]
-    whole: frozenset[int]
-
-
-def shown_messages(messages: Sequence[Message], first: int) -> ShownMessages:
-    """Return messages to show on one page.
+    They are as `message_details` has them; ``more_calls`` counts the calls that are left out.
 
     Args:
         messages: The messages.
@@ -73,7 +64,7 @@ def shown_messages(messages: Sequence[Message], first: int) -> ShownMessages:
         items.append(fields)
         if left_out or len(parts) < len(message.parts) or _is_cut(fields):
             whole_indexes.add(at)
-    return ShownMessages(tuple(items), frozenset(whole_indexes))
+    return tuple(items), frozenset(whole_indexes)
 
 
 def compact(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,6 +141,7 @@ class ConversationPart:
         shown_from: The number of the first message of this part.
         parts: The first messages of all parts, if there are several.
         messages: The messages of this part.
+        partial: The numbers of the messages that are shown in part.
         tools: The names of the tools whose results are in this part, by the ids of calls.
     """
 
@@ -157,7 +149,8 @@ class ConversationPart:
     last: int
     shown_from: int
     parts: tuple[int, ...]
-    messages: ShownMessages
+    messages: tuple[Mapping[str, Any], ...]
+    partial: frozenset[int]
     tools: Mapping[str, str]
 
 
@@ -169,12 +162,14 @@ def conversation_part(run: Trajectory, first: int, *, is_whole: bool) -> Convers
     parts = tuple(range(start, end, PART_MESSAGES)) if len(conversation) > PART_MESSAGES else ()
     begin = first if first in parts else start
     messages = conversation[begin - start : begin - start + PART_MESSAGES]
+    page_messages, partial = _shown_messages(messages, begin)
     return ConversationPart(
         first=start,
         last=end,
         shown_from=begin,
         parts=parts,
-        messages=shown_messages(messages, begin),
+        messages=page_messages,
+        partial=partial,
         tools=_answered_tools(run, messages),
     )
 

@@ -13,8 +13,8 @@ from starlette.routing import Route
 from ...base.errors import ConfigError
 from ...scoring import variants as count_variants
 from ...store import Store, is_exact
-from ..report.graph_layout import GraphDrawing, draw_graph
-from ..report.tool_graph import ToolGraph, ToolGraphCounts
+from ..report.graph_layout import draw_graph
+from ..report.tool_graph import ToolGraphCounts
 from ..run_texts import mean_cost_text
 from ..text import clean, duration
 from .responses import page
@@ -23,7 +23,6 @@ from .site import Site
 
 __all__ = [
     "VariantItem",
-    "VariantsPage",
     "variants_figures",
     "variants_page",
     "variants_routes",
@@ -70,29 +69,6 @@ class VariantItem:
     example: str
 
 
-@dataclass(frozen=True, slots=True)
-class VariantsPage:
-    """Everything that the page shows.
-
-    Attributes:
-        search: The search.
-        items: The variants, most frequent first.
-        runs: The number of runs.
-        count: The number of variants.
-        latest: The number of latest runs that were counted, 0 for all.
-        tools: The graph of tools, or None.
-        drawing: Its drawing, or None.
-    """
-
-    search: RunSearch
-    items: tuple[VariantItem, ...]
-    runs: int
-    count: int
-    latest: int
-    tools: ToolGraph | None
-    drawing: GraphDrawing | None
-
-
 def variants_routes(site: Site) -> list[Route]:
     """The route of variants."""
 
@@ -111,12 +87,12 @@ def variants_figures() -> list[tuple[Hashable, Callable[[Store], object]]]:
     return [_counted(parse_search(""))]
 
 
-def _counted(search: RunSearch) -> tuple[Hashable, Callable[[Store], VariantsPage]]:
+def _counted(search: RunSearch) -> tuple[Hashable, Callable[[Store], Mapping[str, Any]]]:
     """The key of a page of variants, and the function that reads it."""
     return ("variants", *search.key), lambda store: variants_page(store, search)
 
 
-def variants_page(store: Store, search: RunSearch) -> VariantsPage:
+def variants_page(store: Store, search: RunSearch) -> Mapping[str, Any]:
     """The page of variants.
 
     Args:
@@ -131,15 +107,15 @@ def variants_page(store: Store, search: RunSearch) -> VariantsPage:
         for shape in store.statistics.of(selection).shapes():
             counts.add_shape(shape)
     graph = counts.graph()
-    return VariantsPage(
-        search=search,
-        items=items,
-        runs=variant_list.runs,
-        count=variant_list.variants,
-        latest=_LATEST if variant_list.runs == _LATEST else 0,
-        tools=graph,
-        drawing=draw_graph(graph) if graph else None,
-    )
+    return {
+        "search": search,
+        "rows": items,
+        "runs": variant_list.runs,
+        "count": variant_list.variants,
+        "latest": _LATEST if variant_list.runs == _LATEST else 0,
+        "tools": graph,
+        "drawing": draw_graph(graph) if graph else None,
+    }
 
 
 def _item(row: Mapping[str, Any]) -> VariantItem:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ...base.text import counted
 from .model import Bars, Histogram
 
-__all__ = ["Bar", "BarChart", "Tick", "axis_labels", "bar_chart"]
+__all__ = ["Bar", "BarChart", "axis_labels", "bar_chart"]
 
 WIDTH, HEIGHT = 520, 250
 _LEFT, _RIGHT, _TOP = 44, 8, 10
@@ -24,19 +24,6 @@ _FILL = 0.78
 _LONGEST_LABEL = 18  # characters
 _LONGEST_LABEL_ROW = 64  # characters: longer rows of labels are rotated
 _COLOURS = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """A label on an axis.
-
-    Attributes:
-        at: Its coordinate along the axis, in SVG units.
-        text: The label; "" leaves only the line.
-    """
-
-    at: float
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +56,16 @@ class BarChart:
     Attributes:
         title: The accessible name.
         bars: The bars of all series.
-        x_ticks: The labels below the plot.
-        y_ticks: The labels to its left.
+        x_ticks: The labels below the plot, each with its place; "" leaves the place without one.
+        y_ticks: The labels to its left, each with its place.
         is_rotated: Whether the labels below are rotated because they are long.
         bottom: The y coordinate of the x axis.
     """
 
     title: str
     bars: tuple[Bar, ...]
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
     is_rotated: bool
     bottom: float
     width: int = WIDTH
@@ -168,10 +155,10 @@ def _laid_out(
         title=title,
         bars=tuple(_bars(series, slot, bottom, y)),
         x_ticks=tuple(
-            Tick(round(_LEFT + (at + 0.5) * slot, 1), text)
+            (round(_LEFT + (at + 0.5) * slot, 1), text)
             for at, text in enumerate(axis_labels(labels))
         ),
-        y_ticks=tuple(Tick(y(level), text_of(level)) for level in levels),
+        y_ticks=tuple((y(level), text_of(level)) for level in levels),
         is_rotated=is_rotated,
         bottom=bottom,
     )

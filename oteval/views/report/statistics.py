@@ -118,12 +118,8 @@ class _Differences:
         )
 
 
-@dataclass
-class _GroupUsage:
-    """The durations and token counts of a group's runs."""
-
-    seconds: array[float] = field(default_factory=_numbers)
-    tokens: array[float] = field(default_factory=_numbers)
+def _usage() -> dict[str, array[float]]:
+    return {"seconds": _numbers(), "tokens": _numbers()}
 
 
 class ReportStatistics:
@@ -132,7 +128,8 @@ class ReportStatistics:
     def __init__(self, is_grouped: bool) -> None:
         self._is_grouped = is_grouped
         self.runs = 0
-        self.groups: dict[str, _GroupUsage] = {}
+        # By group, the durations and token counts of its runs.
+        self.groups: dict[str, dict[str, array[float]]] = {}
         self.names: dict[str, None] = {}
         self._seen: dict[Place, _VerdictSeries] = {}
         # By evaluator, when the judged runs began, and whether they passed.
@@ -167,13 +164,13 @@ class ReportStatistics:
             self._cases.add(item.case)
             self._unpaired += item.case == item.id
         self._runs_failed += bool(item.error)
-        group = self.groups.setdefault(item.group, _GroupUsage())
+        group = self.groups.setdefault(item.group, _usage())
         if item.start_ns:
             first = self._times[0]
             self._times[0] = min(first, item.start_ns) if first else item.start_ns
             self._times[1] = max(self._times[1], item.start_ns)
         if 0 < item.start_ns <= item.end_ns:
-            group.seconds.append((item.end_ns - item.start_ns) / 1e9)
+            group["seconds"].append((item.end_ns - item.start_ns) / 1e9)
         self._add_run(item, group)
         for verdict in item.verdicts:
             self._add_verdict(item, verdict)
@@ -189,7 +186,7 @@ class ReportStatistics:
                 series.share_total += share
                 series.shares += 1
 
-    def _add_run(self, item: ReportRun, group: _GroupUsage) -> None:
+    def _add_run(self, item: ReportRun, group: dict[str, array[float]]) -> None:
         run = item.trajectory
         if run is None:
             return
@@ -198,7 +195,7 @@ class ReportStatistics:
             self._conversations.add(f"{run.service}\0{run.conversation_id}")
         usage = run.usage
         if usage.is_known:
-            group.tokens.append(usage.input_tokens + usage.output_tokens)
+            group["tokens"].append(usage.input_tokens + usage.output_tokens)
             self._tokens += usage
             self._counted += 1
         cost = self._prices.cost(run.models, usage)
@@ -238,7 +235,7 @@ class ReportStatistics:
         figures = runs.figures()
         self.runs = figures["runs"]
         for name in runs.groups:
-            self.groups[name] = _GroupUsage()
+            self.groups[name] = _usage()
         self._stored_cases, self._unpaired = runs.cases()
         self._times = [figures["first_ns"] or 0, figures["last_ns"] or 0]
         self._agents.update(figures["agents"] or ())
@@ -247,8 +244,8 @@ class ReportStatistics:
         self._counted = figures["counted"]
         self._runs_with_gaps = figures["runs_with_gaps"]
         for name, batch in runs.numbers():
-            extend_numbers(self.groups[name].seconds, batch["seconds"])
-            extend_numbers(self.groups[name].tokens, batch["tokens"])
+            for kind, numbers in self.groups[name].items():
+                extend_numbers(numbers, batch[kind])
         for shape in runs.shapes():
             tools.add_shape(shape)
             failed = sum(error is True for error in shape["call_errors"])
@@ -327,7 +324,7 @@ class ReportStatistics:
         if self._runs_with_gaps:
             yield "runs with gaps", f"{self._runs_with_gaps:,}", "missing from the traces"
         seconds = SortedNumbers.merged(
-            SortedNumbers(group.seconds) for group in self.groups.values()
+            SortedNumbers(group["seconds"]) for group in self.groups.values()
         )
         if seconds:
             remark = f"95% below {seconds_text(seconds.quantile(0.95))}"
@@ -410,7 +407,7 @@ class ReportStatistics:
             ("Time per run", "seconds", seconds_text),
             ("Tokens per run", "tokens", short),
         ):
-            by_group = {group: SortedNumbers(getattr(self.groups[group], kind)) for group in groups}
+            by_group = {group: SortedNumbers(self.groups[group][kind]) for group in groups}
             if sum(map(len, by_group.values())) > 1:
                 yield histogram(title, by_group, form, is_logarithmic=True)
 

@@ -195,9 +195,9 @@ def test_a_bar_is_as_high_as_its_value() -> None:
     """Bars and intervals use the scale of the axis, and no bar leaves the plot."""
     rates = ((0.5, 0.4, 0.6, 10), (1.0, 0.9, 1.0, 10), (0.0, 0.0, 0.1, 10))
     chart = bar_chart(Bars("rate", ("a", "b", "c"), (("e", rates), ("f", rates))))
-    axis_bottom, axis_top = chart.y_ticks[0].at, chart.y_ticks[-1].at
+    axis_bottom, axis_top = chart.y_ticks[0][0], chart.y_ticks[-1][0]
 
-    assert [tick.text for tick in chart.y_ticks] == ["0%", "25%", "50%", "75%", "100%"]
+    assert [text for _, text in chart.y_ticks] == ["0%", "25%", "50%", "75%", "100%"]
     for bar, (rate, low, high, _) in zip(chart.bars, rates * 2, strict=True):
         assert bar.height == pytest.approx(rate * (axis_bottom - axis_top), abs=0.2)
         assert bar.y + bar.height == pytest.approx(axis_bottom, abs=0.2)

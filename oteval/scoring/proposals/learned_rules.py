@@ -32,7 +32,7 @@ __all__ = ["FewLabels", "LabelAgreement", "LearnedRule", "ReferenceSource", "lea
 
 FEWEST_LABELS = 8
 FEWEST_OF_A_KIND = 2
-MOST_LABELS = 1000
+MOST_LABELS = 500
 _FOLDS = 10
 _MOST_PARTS = 3
 _MOST_ALTERNATIVES = 4

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ...base.errors import NotFound
 from ...base.text import counted, listed
 from ...ingest import FILE_VERSION
-from ..experiments.calibration import majority_labels
 
 if TYPE_CHECKING:
     from ...store import Store
@@ -72,7 +71,12 @@ def _labelled_evaluator(store: Store) -> str:
 
 def _people(store: Store, evaluator: str, ids: set[str]) -> dict[str, bool]:
     """The verdict of most people on each run; none where they are divided."""
-    people, _, _ = majority_labels(store.labels.of(evaluator))
+    labels = store.labels.of(evaluator)
+    if not labels:
+        return {}
+    from ..experiments.calibration import majority_labels  # experiments take long to import
+
+    people, _, _ = majority_labels(labels)
     return {run_id: passed for run_id, passed in people.items() if run_id in ids}
 
 

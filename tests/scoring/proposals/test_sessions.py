@@ -112,10 +112,11 @@ def test_a_rule_learned_on_some_tasks_holds_on_other_tasks(oteval: Run, tmp_path
     options = ("--reference", "tasks.jsonl", "--key", "task_id", "--write")
     assert oteval("learn", "--db", "0.duckdb", *options).status == 0
     scored = oteval("score", "--db", "1.duckdb", "--json").rows
-    runs = oteval("trajectories", "--db", "1.duckdb", "--json").rows
-    session_by_run = {run["trajectory_id"]: run["attributes"]["id"] for run in runs}
-    rewards = {row["id"]: row["reward"] == 1 for row in rows}
-    agreed = sum(row["passed"] is rewards[session_by_run[row["trajectory_id"]]] for row in scored)
+    rewards = {
+        row["trajectory_id"]: row["score"] == 1
+        for row in oteval("scores", "--db", "1.duckdb", "--evaluator", "reward", "--json").rows
+    }
+    agreed = sum(row["passed"] is rewards[row["trajectory_id"]] for row in scored)
 
     assert len(scored) == len(halves[1])
     assert agreed / len(scored) >= best_by_hand(halves[1])

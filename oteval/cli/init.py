@@ -134,8 +134,8 @@ def init(
         with open_store(db) as store:
             runs = _LookedAtRuns(store, filter_options, db)
             labels = labels_of_runs(store, runs.ids, evaluator)
-            references = _reference_source(reference_path, key, target, store)
-            about = ""
+            references, about = _reference_source(reference_path, key, target, store), ""
+            case_key = key or (references.entry.get("key") if references else None)
             if references is None:
                 references, about = recorded_references(paths)
             if not runs.ids:
@@ -144,7 +144,7 @@ def init(
                 runs.read,
                 labels.by_run,
                 source=" ".join(filter(None, [runs.source, _about_labels(labels.origin), about])),
-                key=key or (references.entry.get("key") if references and reference_path else None),
+                key=case_key,
                 references=references,
             )
             steps = _next_steps(config_path) if runs.ids else _first_steps()

@@ -114,9 +114,9 @@ def _check_entries(evidence: Evidence, runs: Sequence[RunFacts]) -> Iterator[dic
         ("seconds", "latency", "max"),
     ):
         values = sorted(run.figures[figure] for run in runs if figure in run.figures)
-        limits = {values[int(share * (len(values) - 1))] for share in _QUANTILES if values}
-        for most in sorted(limits - {0}, reverse=True):
-            yield {"type": kind, option: most}
+        highest = {values[int(share * (len(values) - 1))] for share in _QUANTILES if values}
+        for figure_limit in sorted(highest - {0}, reverse=True):
+            yield {"type": kind, option: figure_limit}
     changing = set(evidence.effect_tools())
     pairs: Counter[tuple[str, str]] = Counter()
     for run in runs:

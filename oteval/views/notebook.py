@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, singledispatch
@@ -35,6 +35,7 @@ from .report.histograms import SortedNumbers, histogram, plain, seconds_text, sh
 from .report.model import Bars, Histogram, MatrixCell, Report, ReportRun
 from .report.page import asset, report_environment
 from .report.sources import experiment_runs
+from .run_changes import compared_runs
 from .run_texts import run_title, unique
 from .text import clean, one_line, shorten
 
@@ -143,50 +144,53 @@ def _verdict(state: str, name: str, score: Any, comment: str, metadata: Mapping[
 
 @dataclass(frozen=True)
 class _Case:
-    """A row of cases: an evaluator's verdicts on the runs of a case, by group."""
+    """An evaluator's verdict on the runs of a case.
+
+    Attributes:
+        label: The case.
+        evaluator: The evaluator.
+        cell: The verdict.
+        why: The reason.
+    """
 
     label: str
     evaluator: str
-    cells: Sequence[MatrixCell]
+    cell: MatrixCell
     why: str
-
-
-@dataclass(frozen=True)
-class _Cases:
-    """The first cases of a kind, and how many more there are."""
-
-    rows: Sequence[_Case]
-    remark: str
-
-    @classmethod
-    def first(cls, cases: Sequence[_Case]) -> _Cases:
-        left_out = len(cases) - _MOST_ROWS
-        remark = f"and {left_out:,} more: oteval report lists all" if left_out > 0 else ""
-        return cls(cases[:_MOST_ROWS], remark)
 
 
 @html_of.register
 def _(results: ExperimentResults) -> str:
     report = _report([results])
-    bad = [case for case in _cases(report) if case.cells[0].state in ("fail", "mixed", "error")]
+    cases = [
+        _Case(row.label, column.evaluator, cell, shorten(cell.note, _LONGEST_CELL))
+        for row in report.rows
+        for column, cell in zip(report.columns, row.cells, strict=True)
+        if cell.state in ("fail", "mixed", "error")
+    ]
+    left_out = len(cases) - _MOST_ROWS
+    more = f"and {left_out:,} more: oteval report lists all" if left_out > 0 else ""
     remark = f"{counted(len(results), 'run')}, {results.errors} failed"
-    return _experiments(report, results.name, remark, _Cases.first(bad), _Cases((), ""))
+    title = clean(results.name)
+    return _piece("results", title, remark, cases[:_MOST_ROWS], more, *_evaluators(report))
 
 
 @html_of.register
 def _(comparison: Comparison) -> str:
     report = _report([comparison.a, comparison.b])
-    cases = list(_cases(report))
-    worse, better = (
-        _Cases.first([case for case in cases if case.cells[-1].change == change])
-        for change in ("regressed", "improved")
-    )
     columns, rows = comparison_table(comparison).whole()
-    title = f"{comparison.a.name} → {comparison.b.name}"
-    remark = f"{counted(sum(c.cells[-1].change == 'regressed' for c in cases), 'case')} worse"
-    texts = [[text.plain for text in row] for row in rows]
+    texts = [[text.plain for text in row] for row in rows[:_MOST_ROWS]]
     heads = [column.name for column in columns]
-    return _experiments(report, title, remark, worse, better, heads, texts)
+    changes = compared_runs(comparison, _MOST_ROWS)
+    return _piece("comparison", changes, *_evaluators(report), heads, texts)
+
+
+def _evaluators(report: Report) -> tuple[list[Any], bool, Sequence[str]]:
+    """The arguments of the macro that draws the table of evaluators."""
+    summaries: dict[str, list[Any]] = {}
+    for summary in report.evaluators:
+        summaries.setdefault(summary.name, []).append(summary)
+    return list(summaries.items())[:_MOST_ROWS], report.is_comparison, report.groups
 
 
 def _report(experiments: Sequence[ExperimentResults]) -> Report:
@@ -200,36 +204,6 @@ def _report(experiments: Sequence[ExperimentResults]) -> Report:
         for item in experiment_runs(results, {})
     ]
     return build(items, ReportOptions(is_grouped=is_grouped, most_bytes=0, static=0))
-
-
-def _cases(report: Report) -> Iterator[_Case]:
-    """Yield each evaluator's verdicts on each case, in the report's order."""
-    groups = len(report.groups)
-    for row in report.rows:
-        for at in range(0, len(row.cells), groups):
-            cells = row.cells[at : at + groups]
-            why = shorten(cells[-1].note, _LONGEST_CELL)
-            yield _Case(row.label, report.columns[at].evaluator, cells, why)
-
-
-def _experiments(
-    report: Report,
-    title: str,
-    remark: str,
-    worse: _Cases,
-    better: _Cases,
-    heads: Sequence[str] = (),
-    rows: Sequence[Sequence[str]] = (),
-) -> str:
-    summaries: dict[str, list[Any]] = {}
-    for summary in report.evaluators:
-        summaries.setdefault(summary.name, []).append(summary)
-    groups = report.groups if report.is_comparison else ("verdict",)
-    evaluators = list(summaries.items())[:_MOST_ROWS]
-    return _piece(
-        "experiments", clean(title), remark, worse, better, groups, evaluators,
-        report.is_comparison, heads, rows,
-    )  # fmt: skip
 
 
 @plot_of.register

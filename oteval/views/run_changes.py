@@ -33,6 +33,7 @@ __all__ = [
     "ShownComparison",
     "changes_summary",
     "changes_view",
+    "compared_runs",
     "shown_changes",
     "shown_comparison",
     "unevaluated_lines",
@@ -123,15 +124,25 @@ def shown_comparison(
         comparison = compare(first, second)
     except NothingEvaluated as error:
         return ShownComparison(*names, one_line(str(error))), None
+    return compared_runs(comparison, most), comparison
+
+
+def compared_runs(comparison: Comparison, most: int = _MOST_ROWS) -> ShownComparison:
+    """The changes of a comparison.
+
+    Args:
+        comparison: The comparison.
+        most: How many changed runs to show.
+    """
     changes = shown_changes(comparison)
-    shown = ShownComparison(
-        *names,
+    return ShownComparison(
+        one_line(comparison.a.name),
+        one_line(comparison.b.name),
         summary=changes_summary(comparison),
         changes=tuple(changes[:most]),
         unevaluated=tuple(unevaluated_lines(comparison)),
         left_out=max(0, len(changes) - most),
     )
-    return shown, comparison
 
 
 def shown_changes(comparison: Comparison) -> list[ShownChange]:

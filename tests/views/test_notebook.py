@@ -92,8 +92,8 @@ def test_a_verdict_leads_with_its_reason(pieces: dict[str, str]) -> None:
     for name in ("match", "results", "comparison"):
         assert "missing 1 call" in pieces[name], name
         assert 'class="state fail"' in pieces[name], name
-    assert pieces["comparison"].index("Got worse") < pieces["comparison"].index("inconclusive")
-    assert pieces["comparison"].count('class="state pass"') == 3
+    assert pieces["comparison"].index("3 of 3 runs broke") < pieces["comparison"].index("pass rate")
+    assert pieces["comparison"].count("broke</span>") == 3
 
 
 def test_a_result_is_still_a_dict() -> None:

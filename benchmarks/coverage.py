@@ -25,20 +25,17 @@ from oteval.evaluators.stats import (
     ExampleVotes,
     Interval,
     Kappa,
-    bootstrap,
     clopper_pearson,
     cohen_kappa,
     detectable_difference,
     difference_interval,
     difference_p_value,
     mean_interval,
-    paired_permutation,
     ppi_mean,
     rank,
 )
-from oteval.evaluators.stats.distributions import t_quantile
 from oteval.evaluators.stats.ppi import normal_interval
-from oteval.evaluators.stats.rates import mean
+from oteval.evaluators.stats.rates import mean, t_quantile
 from oteval.monitor.baselines import lower_bound
 
 from . import parts
@@ -51,6 +48,7 @@ from .difference_samples import (
     Condition,
 )
 from .report import Row
+from .resampling import bootstrap, paired_permutation
 
 WANTED, MOST_FALSE = 0.93, 0.06
 RATES = (0.0, 0.02, 0.5, 0.98, 1.0)

@@ -163,10 +163,8 @@ from .stats import (
     selected_confidence as selected_confidence,
     sign_test as sign_test,
 )
-from .stats.means import (
-    FEWEST as FEWEST,
-)
 from .stats.rates import (
+    FEWEST as FEWEST,
     mean as mean,
 )
 from .types import (

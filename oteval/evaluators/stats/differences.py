@@ -28,18 +28,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from statistics import stdev
 
 from .dirichlet import mean_quantile, mean_tail, weighted_values
-from .means import FEWEST_UNEQUAL, count_unequal
-from .power import fewest_pairs
-from .rates import Interval, mean, quantile_of_normal
+from .rates import (
+    FEWEST_UNEQUAL,
+    Interval,
+    binomial_tail,
+    count_unequal,
+    mean,
+    quantile_of_normal,
+    sign_test,
+)
 
 __all__ = [
+    "benjamini_hochberg",
     "detectable_difference",
     "difference_interval",
     "difference_p_value",
+    "fewest_pairs",
+    "minimal_detectable_share",
     "more_pairs_needed",
+    "selected_confidence",
 ]
 
 _FEWEST_UNBOUNDED = 60
@@ -164,3 +175,112 @@ def _unseen(differences: Sequence[float], *, bounded: bool) -> Iterator[tuple[fl
     yield largest, 0.5
     if bounded and largest < 1:
         yield 1.0, 1.0
+
+
+def minimal_detectable_share(
+    pairs: int, differing: float = 0.0, *, alpha: float = 0.05, power: float = 0.8
+) -> float:
+    """The smallest difference of two paired pass rates that is likely to be found.
+
+    It is found by bisection over the exact power. The number of pairs that disagree is binomial. Of
+    these pairs, the number that disagree in the difference's direction is binomial as well. At
+    best, all of them disagree in one direction; this is assumed if `differing` is smaller than the
+    difference.
+
+    Args:
+        pairs: The number of pairs.
+        differing: The share of pairs that disagree, either way.
+        alpha: The test's level.
+        power: The probability of finding the difference.
+    """
+    needed = fewest_pairs(alpha)
+    if pairs < needed:
+        return math.inf
+    low, high = 0.0, 1.0
+    for _ in range(60 if not differing else 30):
+        middle = (low + high) / 2
+        if _power(pairs, middle, max(differing, middle), alpha) >= power:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _power(pairs: int, difference: float, differing: float, alpha: float) -> float:
+    """The probability that an exact McNemar test finds a difference of two pass rates."""
+    if differing == difference:
+        return binomial_tail(fewest_pairs(alpha), pairs, differing)
+    share = (differing + difference) / (2 * differing)
+    power = 0.0
+    for count in range(fewest_pairs(alpha), pairs + 1):
+        likely = _probability(count, pairs, differing)
+        if likely > 1e-9:
+            power += likely * binomial_tail(_critical(count, alpha), count, share)
+    return power
+
+
+def _probability(count: int, total: int, share: float) -> float:
+    """The binomial probability of a count; powers and coefficients may exceed a float."""
+    if share >= 1:
+        return float(count == total)
+    ways = math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
+    return math.exp(ways + count * math.log(share) + (total - count) * math.log1p(-share))
+
+
+@lru_cache(maxsize=1000)
+def _critical(count: int, alpha: float) -> int:
+    """How many of `total` differences a significant sign test needs with one sign."""
+    least = count // 2 + 1
+    while least <= count and sign_test(least, count - least) > alpha:
+        least += 1
+    return least
+
+
+def fewest_pairs(alpha: float) -> int:
+    """How many differences of one sign a sign test needs to reach a level."""
+    return max(1, math.ceil(1 - math.log2(alpha) - 1e-12))
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted so that the expected share of false discoveries is kept.
+
+    Source: Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", JRSS B 57
+    (1995). The discoveries at the rate alpha have adjusted p-values of at most alpha.
+
+    Args:
+        p_values: The tests' p-values.
+
+    Returns:
+        The adjusted p-values in the same order.
+
+    Raises:
+        ValueError: One is not in 0 to 1.
+    """
+    if not all(0 <= p <= 1 for p in p_values):
+        raise ValueError("a p-value is not in 0 to 1")
+    total = len(p_values)
+    order = sorted(range(total), key=lambda at: p_values[at], reverse=True)
+    adjusted = [0.0] * total
+    least = 1.0
+    for rank, at in enumerate(order):
+        least = min(least, p_values[at] * (total / (total - rank)))
+        adjusted[at] = least
+    return adjusted
+
+
+def selected_confidence(p_values: Sequence[float], alpha: float = 0.05) -> float:
+    """The confidence level at which exactly the intervals of discoveries exclude 0.
+
+    Source: Y. Benjamini and D. Yekutieli, "False discovery rate-adjusted multiple confidence
+    intervals for selected parameters", JASA 100 (2005). Of the discoveries' intervals, an expected
+    share of at most alpha misses the true value. Without a discovery, each interval has the
+    confidence 1 - alpha.
+
+    Args:
+        p_values: The tests' p-values, each of the same procedure as the interval.
+        alpha: The false discovery rate.
+    """
+    if not p_values:
+        return 1 - alpha
+    discoveries = sum(p <= alpha for p in benjamini_hochberg(p_values))
+    return 1 - alpha * max(1, discoveries) / len(p_values)

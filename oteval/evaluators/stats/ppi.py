@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .means import FEWEST, mean_interval
-from .rates import Interval, clopper_pearson, mean, quantile_of_normal
+from .rates import FEWEST, Interval, clopper_pearson, mean, mean_interval, quantile_of_normal
 
 __all__ = ["Corrected", "normal_interval", "ppi_mean"]
 

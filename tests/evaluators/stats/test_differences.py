@@ -13,8 +13,8 @@ from oteval.evaluators.stats import (
     detectable_difference,
     difference_interval,
     difference_p_value,
-    mcnemar,
     more_pairs_needed,
+    sign_test,
 )
 from oteval.evaluators.stats.dirichlet import mean_quantile, mean_tail, weighted_values
 
@@ -41,7 +41,7 @@ def repeated(chance: random.Random) -> float:
 @settings(max_examples=60)
 def test_the_p_value_of_passes_is_mcnemars(differences: list[float]):
     """Of passes and fails, the procedure is the exact McNemar test."""
-    expected = mcnemar(differences.count(-1), differences.count(1))
+    expected = sign_test(differences.count(1), differences.count(-1))
 
     assert difference_p_value(differences, bounded=True) == pytest.approx(expected)
 

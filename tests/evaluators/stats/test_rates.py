@@ -12,15 +12,13 @@ from oteval.evaluators.stats import (
     benjamini_hochberg,
     clopper_pearson,
     fisher_exact,
-    mcnemar,
-    minimal_detectable_difference,
     minimal_detectable_share,
     pass_at_k,
     pass_hat_k,
     pass_rate,
     sign_test,
 )
-from oteval.evaluators.stats.distributions import beta_quantile
+from oteval.evaluators.stats.rates import beta_quantile
 
 SHARES = st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 COUNTS = st.integers(0, 300)
@@ -83,18 +81,6 @@ def test_the_sign_test_does_not_underflow_to_nonsense():
     assert sign_test(5000, 5000) == 1.0
 
 
-@given(COUNTS, COUNTS)
-def test_mcnemar_is_statsmodels(only_first: int, only_second: int):
-    """The p-value is that of the exact test of statsmodels."""
-    from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
-
-    if only_first + only_second:
-        table = [[7, only_first], [only_second, 3]]
-        assert mcnemar(only_first, only_second) == pytest.approx(
-            reference_mcnemar(table, exact=True).pvalue, rel=1e-9
-        )
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_benjamini_hochberg_is_statsmodels(p_values: list[float]):
     """The adjusted p-values are those of statsmodels, in the same order."""
@@ -134,14 +120,6 @@ def test_pass_at_k_refuses_what_does_not_fit(samples: int, passed: int, k: int):
             function(samples, passed, k)
 
 
-def test_the_detectable_difference_is_found_with_the_power_it_says():
-    """A normal difference of that size is significant in four of five t-tests."""
-    size = minimal_detectable_difference(1.0, 100)
-    power = scipy.stats.norm.sf(scipy.stats.norm.isf(0.025) - size * 10)
-
-    assert power == pytest.approx(0.8, abs=1e-3)
-
-
 def test_the_detectable_share_is_found_with_the_power_it_says():
     """With that share of pairs disagreeing, six of them do so in four of five comparisons."""
     share = minimal_detectable_share(50)
@@ -162,7 +140,6 @@ def test_the_detectable_share_of_many_pairs_is_near_the_normal_limit():
 def test_five_pairs_can_show_nothing():
     """No outcome of fewer than six pairs is significant, so the smallest difference is infinite."""
     assert minimal_detectable_share(5) == math.inf
-    assert minimal_detectable_difference(0.1, 5) == math.inf
     assert minimal_detectable_share(6) < 1
     assert sign_test(5, 0) > 0.05 >= sign_test(6, 0)
 

@@ -1,4 +1,4 @@
-"""Distribution-free tests and intervals: paired permutation, and the clustered bootstrap."""
+"""The sign-flip test and the bootstrap, which the coverage of our intervals is compared with."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
-from .means import mean_interval
-from .rates import Interval, mean, quantile_of_normal, sign_test
+from oteval.evaluators.stats.rates import Interval, mean, quantile_of_normal, sign_test
 
-__all__ = [
-    "Permutation",
-    "benjamini_hochberg",
-    "bootstrap",
-    "bootstrap_mean",
-    "paired_permutation",
-    "selected_confidence",
-]
+__all__ = ["Permutation", "bootstrap", "paired_permutation"]
 
 Item = TypeVar("Item")
 
@@ -110,7 +102,7 @@ def _drawn(sizes: Sequence[float], least: float, resamples: int, seed: int) -> f
     """The share of random assignments whose sum is at least as far from 0."""
     # The sums of every eight differences under all their signs: a byte of randomness looks up one.
     tables = [_table(sizes[start : start + 8]) for start in range(0, len(sizes), 8)]
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     far = 0
     for _ in range(resamples):
         signs = draw.randbytes(len(tables))
@@ -152,7 +144,7 @@ def bootstrap(
     """
     if not clusters:
         raise ValueError("a bootstrap needs at least one cluster")
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     count = len(clusters)
     estimates = sorted(statistic(draw.choices(clusters, k=count)) for _ in range(resamples))
     tail = (1 - confidence) / 2
@@ -207,84 +199,3 @@ def _quantile(values: Sequence[float], share: float) -> float:
     at = min(int(position), len(values) - 1)
     above = min(at + 1, len(values) - 1)
     return values[at] + (position - at) * (values[above] - values[at])
-
-
-def bootstrap_mean(
-    clusters: Sequence[Sequence[float]],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 2_000,
-    seed: int = 0,
-    method: Literal["bca", "percentile"] = "bca",
-) -> Interval:
-    """A bootstrap interval of the mean of the examples' means.
-
-    Equal means have no spread to draw from. Their interval is the interval of `mean_interval`, or
-    the whole range if that is unknown.
-
-    Args:
-        clusters: Each example's values; none may be empty.
-        confidence: The interval's confidence.
-        resamples: The number of draws.
-        seed: Makes the draws repeatable.
-        method: As for `bootstrap`.
-
-    Raises:
-        ValueError: `clusters` or one of its elements is empty.
-    """
-    means = [mean(values) for values in clusters]
-    if means and max(means) - min(means) <= _CLOSE * max(map(abs, means)):
-        return mean_interval(means, confidence=confidence) or Interval(-math.inf, math.inf)
-    return bootstrap(
-        means,
-        lambda drawn: sum(drawn) / len(drawn),
-        confidence=confidence,
-        resamples=resamples,
-        seed=seed,
-        method=method,
-    )
-
-
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted so that the expected share of false discoveries is kept.
-
-    Source: Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", JRSS B 57
-    (1995). The discoveries at the rate alpha have adjusted p-values of at most alpha.
-
-    Args:
-        p_values: The tests' p-values.
-
-    Returns:
-        The adjusted p-values in the same order.
-
-    Raises:
-        ValueError: One is not in 0 to 1.
-    """
-    if not all(0 <= p <= 1 for p in p_values):
-        raise ValueError("a p-value is not in 0 to 1")
-    total = len(p_values)
-    order = sorted(range(total), key=lambda at: p_values[at], reverse=True)
-    adjusted = [0.0] * total
-    least = 1.0
-    for rank, at in enumerate(order):
-        least = min(least, p_values[at] * (total / (total - rank)))
-        adjusted[at] = least
-    return adjusted
-
-
-def selected_confidence(p_values: Sequence[float], alpha: float = 0.05) -> float:
-    """The confidence level at which exactly the intervals of discoveries exclude 0.
-
-    Source: Y. Benjamini and D. Yekutieli, "False discovery rate-adjusted multiple confidence
-    intervals for selected parameters", JASA 100 (2005). Of the discoveries' intervals, an expected
-    share of at most alpha misses the true value. Without a discovery, each interval has the
-    confidence 1 - alpha.
-
-    Args:
-        p_values: The tests' p-values, each of the same procedure as the interval.
-        alpha: The false discovery rate.
-    """
-    if not p_values:
-        return 1 - alpha
-    discoveries = sum(p <= alpha for p in benjamini_hochberg(p_values))
-    return 1 - alpha * max(1, discoveries) / len(p_values)

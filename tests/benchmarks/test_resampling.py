@@ -1,20 +1,14 @@
 from __future__ import annotations
 
-import math
 import random
 
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
-from oteval.evaluators.stats import (
-    bootstrap,
-    bootstrap_mean,
-    mcnemar,
-    paired_permutation,
-    ppi_mean,
-)
+from benchmarks.resampling import bootstrap, paired_permutation
+from oteval.evaluators.stats import sign_test
 
 # Halves are exact in binary, so that equal sums are equal.
 DIFFERENCES = st.lists(st.integers(-8, 8).map(lambda n: n / 2), max_size=11)
@@ -48,7 +42,7 @@ def test_the_permutation_test_of_passes_is_mcnemars(differences: list[float]):
     found = paired_permutation(differences)
 
     assert found.exact
-    assert found.p_value == pytest.approx(mcnemar(differences.count(-1), differences.count(1)))
+    assert found.p_value == pytest.approx(sign_test(differences.count(1), differences.count(-1)))
 
 
 def test_no_difference_is_no_evidence():
@@ -124,28 +118,20 @@ def test_the_bootstrap_is_scipys_but_for_chance(method: str):
 def test_the_bootstrap_draws_whole_examples():
     """Ten equal repetitions of an example tell no more than one, so the interval stays wide."""
     chance = random.Random(2)
-    values = [chance.random() for _ in range(30)]
-    repeated = [[value] * 10 for value in values]
-    loose = [[value] for value in values for _ in range(10)]
+    examples = [[chance.random()] * 10 for _ in range(30)]
+    loose = [values[:1] for values in examples for _ in range(10)]
 
-    once = bootstrap_mean([[value] for value in values])
-    clustered, flattened = bootstrap_mean(repeated), bootstrap_mean(loose)
+    once = bootstrap([values[:1] for values in examples], _mean)
+    clustered, flattened = bootstrap(examples, _mean), bootstrap(loose, _mean)
 
     assert clustered == pytest.approx(once)
     assert clustered.high - clustered.low > 2.5 * (flattened.high - flattened.low)
 
 
-def test_the_bootstrap_of_equal_values_is_no_point():
-    """Equal scores have the interval that their bounds give; without bounds it is everything."""
-    low, high = bootstrap_mean([[0.5], [0.5, 0.5], [0.5]])
-    assert 0 < low < 0.1
-    assert 0.9 < high < 1
-    assert bootstrap_mean([[1.0]] * 10) == pytest.approx((0.025**0.1, 1.0))
-    assert bootstrap_mean([[3.0]] * 10) == (-math.inf, math.inf)
+def test_a_bootstrap_of_nothing_is_refused():
+    """Without clusters there is nothing to draw."""
     with pytest.raises(ValueError, match="at least one cluster"):
-        bootstrap_mean([])
-    with pytest.raises(ValueError, match="mean of an empty list"):
-        bootstrap_mean([[1.0], []])
+        bootstrap([], _mean)
 
 
 def test_the_bootstrap_covers_what_it_says():
@@ -153,67 +139,7 @@ def test_the_bootstrap_covers_what_it_says():
     chance = random.Random(11)
     held = 0
     for _ in range(150):
-        low, high = bootstrap_mean([[chance.gauss(0, 1)] for _ in range(40)], resamples=400)
+        low, high = bootstrap([chance.gauss(0, 1) for _ in range(40)], _mean, resamples=400)
         held += low <= 0 <= high
 
     assert 0.88 <= held / 150 <= 0.99
-
-
-@settings(max_examples=50)
-@given(st.integers(0, 2**32), st.integers(2, 60), st.integers(0, 200))
-def test_ppi_without_a_judge_is_the_mean_of_the_labels(seed: int, count: int, others: int):
-    """With the judge's weight at 0 the estimate and its exact interval are the labels' own."""
-    chance = random.Random(seed)
-    labels = [float(chance.random() < 0.6) for _ in range(count)]
-    guesses = [chance.random() for _ in range(count)]
-    rest = [chance.random() for _ in range(others)]
-
-    found = ppi_mean(labels, guesses, rest, weight=0)
-
-    exact = scipy.stats.binomtest(int(sum(labels)), count).proportion_ci()
-    assert found.mean == pytest.approx(np.mean(labels))
-    assert found.interval == pytest.approx((exact.low, exact.high), abs=1e-8)
-
-
-def test_ppi_weights_the_judge_as_the_paper_does():
-    """The tuned weight is Cov / ((1 + n/N) Var), and the variance that of the paper."""
-    chance = np.random.default_rng(0)
-    truth = chance.random(60)
-    labels, guesses = truth + chance.normal(0, 0.2, 60), truth + 0.3
-    rest = chance.random(600) + 0.3
-
-    found = ppi_mean(list(labels), list(guesses), list(rest))
-
-    pooled = np.var(np.concatenate([guesses, rest]), ddof=1)
-    weight = np.cov(labels, guesses)[0, 1] / (1.1 * pooled)
-    expected = np.mean(labels) + weight * (np.mean(rest) - np.mean(guesses))
-    spread = np.var(labels - weight * guesses, ddof=1) / 60
-    spread += weight**2 * np.var(rest, ddof=1) / 600
-    assert found.weight == pytest.approx(weight)
-    assert found.mean == pytest.approx(expected)
-    assert found.interval.high - found.mean == pytest.approx(1.959963985 * spread**0.5)
-
-
-def test_ppi_corrects_a_biased_judge_and_narrows_the_interval():
-    """A judge that is 0.2 too kind does not move the estimate, and helps a little or a lot."""
-    chance = random.Random(4)
-    held, widths, plain = 0, 0.0, 0.0
-    for _ in range(200):
-        truth = [float(chance.random() < 0.7) for _ in range(1000)]
-        judged = [max(value, float(chance.random() < 0.4)) for value in truth]
-        found = ppi_mean(truth[:100], judged[:100], judged[100:])
-        held += found.interval.low <= 0.7 <= found.interval.high
-        widths += found.interval.high - found.interval.low
-        plain += 2 * 1.96 * float(np.std(truth[:100], ddof=1)) / 10
-
-    assert 0.90 <= held / 200 <= 0.99
-    assert widths < 0.85 * plain
-
-
-def test_ppi_refuses_labels_that_do_not_fit():
-    """Labels without the judge's value of the same thing, or a single one, correct nothing."""
-    with pytest.raises(ValueError, match="2 labels"):
-        ppi_mean([1, 0], [1], [1])
-    with pytest.raises(ValueError, match="two labels"):
-        ppi_mean([1], [1], [1])
-    assert ppi_mean([1.0, 0.0], [1.0, 0.0], []).weight == 0

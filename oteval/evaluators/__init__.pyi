@@ -6,9 +6,11 @@ from .accepted import (
 )
 from .alignment import (
     AlignedPair as AlignedPair,
+    ComparedStep as ComparedStep,
     align as align,
     first_difference as first_difference,
     first_divergence as first_divergence,
+    in_reference_form as in_reference_form,
 )
 from .call_changes import (
     CallChanges as CallChanges,
@@ -28,6 +30,8 @@ from .evaluator import (
     Evaluator as Evaluator,
     NotEvaluated as NotEvaluated,
     ReferenceOption as ReferenceOption,
+    RequestLimit as RequestLimit,
+    Resources as Resources,
     ReturnedResult as ReturnedResult,
 )
 from .functions import (
@@ -95,7 +99,9 @@ from .measures import (
     CheckMeasure as CheckMeasure,
 )
 from .messages import (
+    gaps_beside as gaps_beside,
     is_message as is_message,
+    passed_run as passed_run,
     to_messages as to_messages,
 )
 from .openai_client import (
@@ -113,21 +119,12 @@ from .outline import (
     has_outline_form as has_outline_form,
     run_of as run_of,
 )
-from .reference_form import (
-    ComparedStep as ComparedStep,
-    in_reference_form as in_reference_form,
-)
 from .registry import (
     evaluator_class as evaluator_class,
     evaluator_types as evaluator_types,
     load_all as load_all,
 )
-from .resources import (
-    RequestLimit as RequestLimit,
-    Resources as Resources,
-)
 from .result_listeners import listen as listen, observed as observed, unheard as unheard
-from .run_arguments import gaps_beside as gaps_beside, passed_run as passed_run
 from .same_calls import (
     SameCalls as SameCalls,
 )

@@ -20,13 +20,19 @@ from typing import Any, NamedTuple
 from ..base.jsontext import dumps_exact, flat_objects
 from ..base.notebook import html_of
 from .assignment import in_order
-from .call_pairs import Pairs, call_fits, match_calls, ordered_calls, unpaired
+from .call_pairs import (
+    Pairs,
+    StrictMatch,
+    call_fits,
+    match_calls,
+    match_strict,
+    ordered_calls,
+    unpaired,
+)
 from .calls import CallTable, read
-from .comments import calls_comment, strict_comment
-from .list_order import reordered_lists
+from .comments import calls_comment, reordered_lists, strict_comment
 from .rules import Custom, Rule
 from .spec import MatchSpec
-from .strict import StrictMatch, match_strict
 from .views import select
 
 __all__ = [

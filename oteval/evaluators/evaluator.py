@@ -11,11 +11,11 @@ describes how fields become options. `Evaluator.evaluate` gets an `EvaluationCon
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from ..base.errors import InputError, JudgeError
 from ..base.notebook import html_of
@@ -35,11 +35,9 @@ from ..model import (
     Trajectory,
 )
 from .accepted import AnyOf, BestMatch, any_of, naming
-from .messages import to_messages
+from .messages import passed_run, to_messages
 from .options import PYTHON_ONLY, check_options, describe_options
-from .resources import Resources
 from .result_listeners import observed
-from .run_arguments import passed_run
 from .values import show
 
 __all__ = [
@@ -49,11 +47,56 @@ __all__ = [
     "Evaluator",
     "NotEvaluated",
     "ReferenceOption",
+    "RequestLimit",
+    "Resources",
     "ReturnedResult",
     "refuse_empty",
     "refuse_unseen",
     "runs_of",
 ]
+
+
+class RequestLimit(Protocol):
+    """A limit on requests to models."""
+
+    def take(self) -> None:
+        """Count a request that is about to be sent.
+
+        Raises:
+            BudgetSpent: The limit is reached.
+        """
+        ...
+
+
+class Resources(NamedTuple):
+    """Files, functions and stored answers that a configured evaluator may use.
+
+    Attributes:
+        name: The evaluator's name in oteval.yaml.
+        has_reference: Whether it has a reference.
+        read_text: Reads a file, whose path is relative to the configuration. Raises `ConfigError`.
+        load_function: Imports ``module:function``, also from the configuration's folder.
+            Raises `ConfigError`.
+        environment: Environment variables.
+        stored_calls: Returns the stored calls of language models, given the class of a call; None
+            if no calls are stored.
+        spent_today: Returns the cost of its model calls since midnight UTC, in US dollars.
+        is_budgeted: Whether the evaluator keeps its own budget; in live scoring the server does.
+        request_limit: A limit on requests to models that several processes share.
+        job_budget: Returns a budget that several processes share, given its limit in US dollars.
+    """
+
+    name: str
+    has_reference: bool
+    read_text: Callable[[str], str]
+    load_function: Callable[[str], Callable[..., Any]]
+    environment: Mapping[str, str]
+    stored_calls: Callable[[Any], Any] | None = None
+    spent_today: Callable[[], float] = lambda: 0.0
+    is_budgeted: bool = True
+    request_limit: RequestLimit | None = None
+    job_budget: Callable[[float], Any] | None = None
+
 
 Scope = Literal["turn", "conversation"]
 

@@ -20,10 +20,9 @@ from ..base.errors import ConfigError
 from ..base.jsontext import dumps, restore
 from ..base.runner import call
 from ..model import EvaluationResult
-from .evaluator import EvaluationContext, Evaluator, ReferenceOption
+from .evaluator import EvaluationContext, Evaluator, ReferenceOption, Resources
 from .messages import to_messages
 from .options import PYTHON_ONLY, FunctionName, Seconds
-from .resources import Resources
 
 __all__ = ["FunctionEvaluator", "call_with", "code_version", "load_function", "result_of"]
 

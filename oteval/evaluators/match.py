@@ -28,24 +28,21 @@ from ..model import (
     ToolCall,
     Trajectory,
 )
-from .args import ArgsMatch
 from .comparison import FunctionAnswers, Unanswered, Verdict, compare, compare_calls
 from .evaluator import (
     EvaluationContext,
     Evaluator,
     NotEvaluated,
     ReferenceOption,
+    Resources,
     refuse_unseen,
 )
 from .factories import AsyncEvaluator, as_async, async_variant, fixed, with_options_of
-from .messages import to_messages
+from .messages import passed_run, to_messages
 from .options import InConfig, Share
-from .outline import Unread
-from .outlined_calls import HashedCalls, OutlinedCalls, call_hashes, compares_hashes
-from .resources import Resources
+from .outline import HashedCalls, OutlinedCalls, Unread, call_hashes, compares_hashes
 from .rules import Custom, Rule
-from .run_arguments import passed_run
-from .spec import MatchSpec, Mode, View, make_spec
+from .spec import ArgsMatch, MatchSpec, Mode, View, make_spec
 
 __all__ = [
     "SCORE_TYPES",
@@ -115,7 +112,7 @@ class TrajectoryMatch(FigureMatch):
         trajectory_match_mode: How the calls are compared: ``strict``, ``unordered``, ``subset``,
             ``superset`` or ``in_order``.
         tool_args_match_mode: How arguments are compared: a mode, or
-            ``{tolerant: {sets: [field]}}``; `oteval.evaluators.args` lists the forms.
+            ``{tolerant: {sets: [field]}}``; `oteval.evaluators.spec` lists the forms.
         tool_args_match_overrides: Per tool, the form to use instead: a mode, a list of the fields
             to compare, or a mapping.
         view: Which calls count: ``all``; ``writes``, the calls to tools that change something;

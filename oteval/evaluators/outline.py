@@ -4,6 +4,8 @@ For an evaluator, such a run has the same attributes as any other run. Reading a
 outline lacks raises `Unread`, and the run is then read and evaluated as a whole. A result without
 `Unread` therefore equals the result of the whole run.
 
+A match compares the calls of an outline by their hashes instead of their arguments.
+
 Comments on failed runs mostly show arguments. `CallArguments` records the arguments that an
 evaluator reads, so that no others are read, and runs with the same arguments there get the same
 result.
@@ -11,14 +13,27 @@ result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, NoReturn, cast
 
-from ..model import Outline, Trajectory, Usage
+from ..base.jsontext import call_hash
+from ..messages import role_of
+from ..model import Message, Outline, ToolCall, Trajectory, Usage
+from .calls import CallTable
 from .evaluator import Evaluator
+from .rules import Rule
 
-__all__ = ["CallArguments", "Unread", "has_outline_form", "run_of"]
+__all__ = [
+    "CallArguments",
+    "HashedCalls",
+    "OutlinedCalls",
+    "Unread",
+    "call_hashes",
+    "compares_hashes",
+    "has_outline_form",
+    "run_of",
+]
 
 _USAGE = tuple(field.name for field in fields(Usage))
 _NUMBERS = ("UBIGINT", "BIGINT")
@@ -160,3 +175,78 @@ def has_outline_form(evaluator: Evaluator) -> bool:
 def _owner(evaluator: Evaluator, name: str) -> type:
     """The class that defines a method of an evaluator."""
     return next(base for base in type(evaluator).__mro__ if name in vars(base))
+
+
+_CAPTURED = object()
+
+
+def compares_hashes(rule: Rule) -> bool:
+    """Whether a rule only needs to know whether the arguments are equal."""
+    return rule.blind or rule.by_value
+
+
+def call_hashes(messages: Iterable[Message]) -> list[int | None]:
+    """The hash of each call, as stored; None if its arguments are not known."""
+    calls = (call for message in messages for call in message.tool_calls)
+    return [
+        None if call.arguments is None else call_hash(call.name, call.arguments) for call in calls
+    ]
+
+
+class HashedCalls(CallTable):
+    """The calls of a reference; their keys are hashes."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        super().__init__()
+        for message in messages:
+            self.add(message)
+        hashes = call_hashes(messages)
+        self._keys = {
+            at: None if hash_value is None else str(hash_value)
+            for at, hash_value in enumerate(hashes)
+        }
+
+
+class OutlinedCalls(CallTable):
+    """The calls of a run's outline; reading arguments that are not known raises `Unread`."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        super().__init__()
+        self._calls: list[ToolCall] = []
+        for position, message in enumerate(messages):
+            self.roles.append(role_of(message.role))
+            for call in message.tool_calls:
+                self._add(call, position)
+
+    def _add(self, call: ToolCall, position: int) -> None:
+        index = len(self.names)
+        self.names.append(call.name)
+        self.at.append(position)
+        self.textual = False
+        self._calls.append(call)
+        hash_value = vars(call).get("hash", _CAPTURED)
+        self.raw.append(None if hash_value is None else _CAPTURED)
+        if hash_value is not _CAPTURED:
+            self._keys[index] = None if hash_value is None else str(hash_value)
+
+    def arguments(self, call: int) -> Any:
+        """A call's arguments; None where they were not captured.
+
+        Raises:
+            Unread: They were not read.
+        """
+        return None if self.raw[call] is None else self._calls[call].arguments
+
+    def key(self, call: int) -> str | None:
+        """The hash of a call with its arguments."""
+        if call in self._keys:
+            return self._keys[call]
+        raise Unread("arguments")
+
+    def captured(self, call: int) -> bool:
+        """Whether the trace contains the call's arguments."""
+        if call in self._keys:
+            return self.raw[call] is not None
+        return self.arguments(call) is not None

@@ -9,7 +9,7 @@ trajectory mode. It decides whether they match, and explains why they do not.
   paired before anything else is compared.
 - A *blind* rule compares nothing; only it accepts arguments that the trace does not contain.
 
-`oteval.evaluators.args` makes rules of a user's options. Arguments other than objects (text that is
+`oteval.evaluators.spec` makes rules of a user's options. Arguments other than objects (text that is
 not valid JSON) are compared whole by every rule.
 """
 

@@ -110,7 +110,7 @@ def _(run: Trajectory) -> str:
     )
     fields = details(item, _LONGEST, has_messages=False)
     own = run.own_messages
-    fields["messages"] = shown_messages(own[:_MOST_MESSAGES], run.new_from).items
+    fields["messages"] = shown_messages(own[:_MOST_MESSAGES], run.new_from)[0]
     fields["gaps"] = fields["gaps"][:_MOST_GAPS]
     left_out = len(own) - _MOST_MESSAGES
     remark = f"{counted(left_out, 'more message')}: oteval show {run.id}" if left_out > 0 else ""

@@ -13,7 +13,7 @@ from oteval.evaluators import (
     create_async_trajectory_match_evaluator as make_async,
     create_trajectory_match_evaluator as make,
 )
-from oteval.evaluators.args import make_rule
+from oteval.evaluators.spec import make_rule
 from oteval.evaluators.values import MISSING, lookup
 from oteval.model import Message, ToolCall
 

@@ -15,7 +15,7 @@ from ...base.errors import BudgetSpent, JudgeError
 from ...base.jsontext import canonical
 from ...base.sync import ConcurrencyLimit, blocks_event_loop, wait_for
 from ...model import Prices, Usage
-from ..resources import RequestLimit
+from ..evaluator import RequestLimit
 from .answer_schema import AnswerSchema
 from .backends import Backend
 from .cache import AnswerCache, JudgeCall, PendingAnswers, make_cache_key

@@ -25,8 +25,8 @@ from ..accepted import AnyOf
 from ..evaluator import runs_of
 from ..factories import named_partial
 from ..functions import code_version
+from ..messages import gaps_beside
 from ..result_listeners import observed
-from ..run_arguments import gaps_beside
 from .answer_schema import AnswerSchema
 from .client import JudgeAnswer, JudgeClient
 from .prompt import INSTRUCTION_VARIABLES, Prompt, RenderedPrompt

@@ -16,10 +16,9 @@ from typing import Annotated, Any, ClassVar, NoReturn, Self
 
 from ...base.errors import ConfigError
 from ...base.jsontext import canonical, dumps
-from ..evaluator import NotEvaluated
+from ..evaluator import NotEvaluated, Resources
 from ..field_rules import FieldAnswer
 from ..options import PYTHON_ONLY
-from ..resources import Resources
 from ..result_listeners import unheard
 from .cache import judging
 from .evaluator import JudgeEvaluator

@@ -14,6 +14,7 @@ from ..evaluator import (
     Evaluator,
     NotEvaluated,
     ReferenceOption,
+    Resources,
 )
 from ..options import (
     PYTHON_ONLY,
@@ -23,7 +24,6 @@ from ..options import (
     PositiveInt,
     Seconds,
 )
-from ..resources import Resources
 from .cache import JudgeCall, LinkedCalls, judging
 from .costs import CostBudget, estimate_tokens
 from .evaluator import JudgeEvaluator, missing_content

@@ -287,7 +287,7 @@ class RequestCount:
     limit: int
 
     def take(self) -> None:
-        """Count a request of any process; see `oteval.evaluators.resources.RequestLimit`.
+        """Count a request of any process; see `oteval.evaluators.evaluator.RequestLimit`.
 
         Raises:
             BudgetSpent: All processes together have sent as many as they may.

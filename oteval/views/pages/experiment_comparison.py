@@ -73,7 +73,7 @@ class ComparedFigure:
     same: int
 
 
-def comparison_page(store: Store, name: str, baseline: str) -> Mapping[str, Any]:
+def comparison_page(store: Store, name: str, baseline: str) -> dict[str, Any]:
     """The comparison of an experiment with a baseline.
 
     Args:

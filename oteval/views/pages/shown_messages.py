@@ -20,7 +20,14 @@ from ...model import Message, Trajectory
 from ..report.details import message_details
 from ..text import shorten
 
-__all__ = ["LONGEST", "PART_MESSAGES", "compact", "conversation_part", "whole_text"]
+__all__ = [
+    "LONGEST",
+    "PART_MESSAGES",
+    "compact",
+    "conversation_part",
+    "shown_messages",
+    "whole_text",
+]
 
 LONGEST = 6000
 """The most characters of a text."""
@@ -34,7 +41,7 @@ PART_MESSAGES = 200
 _LONGEST_NAME = 300  # characters
 
 
-def _shown_messages(
+def shown_messages(
     messages: Sequence[Message], first: int
 ) -> tuple[tuple[Mapping[str, Any], ...], frozenset[int]]:
     """Messages to show on one page, and the numbers of the messages that are shown in part.
@@ -162,7 +169,7 @@ def conversation_part(run: Trajectory, first: int, *, is_whole: bool) -> Convers
     parts = tuple(range(start, end, PART_MESSAGES)) if len(conversation) > PART_MESSAGES else ()
     begin = first if first in parts else start
     messages = conversation[begin - start : begin - start + PART_MESSAGES]
-    page_messages, partial = _shown_messages(messages, begin)
+    page_messages, partial = shown_messages(messages, begin)
     return ConversationPart(
         first=start,
         last=end,

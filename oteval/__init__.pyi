@@ -50,18 +50,11 @@ from .evaluators.answers import (
 )
 from .evaluators.checks.budget import (
     create_budget_evaluator as create_budget_evaluator,
+    create_latency_evaluator as create_latency_evaluator,
 )
 from .evaluators.checks.final_answer import (
     create_final_answer_evaluator as create_final_answer_evaluator,
-)
-from .evaluators.checks.finish_reason import (
     create_finish_reason_evaluator as create_finish_reason_evaluator,
-)
-from .evaluators.checks.forbidden_tools import (
-    create_forbidden_tools_evaluator as create_forbidden_tools_evaluator,
-)
-from .evaluators.checks.latency import (
-    create_latency_evaluator as create_latency_evaluator,
 )
 from .evaluators.checks.loops import (
     create_loop_evaluator as create_loop_evaluator,
@@ -76,6 +69,7 @@ from .evaluators.checks.tool_errors import (
     create_tool_error_evaluator as create_tool_error_evaluator,
 )
 from .evaluators.checks.tool_order import (
+    create_forbidden_tools_evaluator as create_forbidden_tools_evaluator,
     create_tool_order_evaluator as create_tool_order_evaluator,
 )
 from .evaluators.checks.tool_schema import (

@@ -16,7 +16,7 @@ from .call_changes import (
     CallChanges as CallChanges,
     call_changes as call_changes,
 )
-from .checks.definitions import (
+from .checks.tool_schema import (
     definitions_by_name as definitions_by_name,
     schemas_of as schemas_of,
 )
@@ -55,6 +55,7 @@ from .judge.cache import (
 )
 from .judge.completions import (
     attribute as attribute,
+    error_in_answer as error_in_answer,
     finish_reason as finish_reason,
 )
 from .judge.costs import (
@@ -77,9 +78,6 @@ from .judge.pairwise import (
     PAIRWISE_PROMPT as PAIRWISE_PROMPT,
     PairwiseJudge as PairwiseJudge,
     create_pairwise_llm_as_judge as create_pairwise_llm_as_judge,
-)
-from .judge.server_errors import (
-    error_in_answer as error_in_answer,
 )
 from .match import (
     TrajectoryMatch as TrajectoryMatch,

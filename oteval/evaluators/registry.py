@@ -71,10 +71,15 @@ def load_all() -> tuple[dict[str, type[Evaluator]], list[str]]:
     return classes, problems
 
 
-# Imported when their type is used: `judge` takes long to import.
+# Imported when their type is used: `judge` takes long to import. A check in a module with another
+# name is also found without an entry, but only after all checks are imported.
 _OWN_MODULES = {
+    "cost": ".checks.budget",
+    "finish_reason": ".checks.final_answer",
+    "forbidden_tools": ".checks.tool_order",
     "graph_match": ".graph.match",
     "judge": ".judge.trajectory_judge",
+    "latency": ".checks.budget",
     "python": ".functions",
     "trajectory_match": ".match",
 }

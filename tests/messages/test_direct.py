@@ -13,7 +13,7 @@ import pytest
 from oteval import create_trajectory_match_evaluator
 from oteval.base.errors import InputError
 from oteval.evaluators import to_messages
-from oteval.evaluators.checks.forbidden_tools import create_forbidden_tools_evaluator
+from oteval.evaluators.checks.tool_order import create_forbidden_tools_evaluator
 from oteval.messages.direct import read_direct
 from oteval.messages.objects import plain_data
 from oteval.model import Message, ToolCall

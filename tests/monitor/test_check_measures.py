@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from oteval.evaluators.checks.budget import Budget
-from oteval.evaluators.checks.latency import Latency
+from oteval.evaluators.checks.budget import Budget, Latency
 from oteval.evaluators.checks.loops import Loops
 from oteval.evaluators.checks.tool_errors import ToolErrors
 from oteval.evaluators.measures import CHECK_MEASURES

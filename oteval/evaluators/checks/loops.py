@@ -16,15 +16,7 @@ from ...model import OutlineRequest, Reference
 from ..factories import with_options_of
 from ..options import PositiveInt
 from ..values import canonical_key
-from .base import (
-    Call,
-    Check,
-    EvaluationContext,
-    EvaluationResult,
-    NotEvaluated,
-    listed,
-    name_matches,
-)
+from . import Call, Check, EvaluationContext, EvaluationResult, NotEvaluated, listed, name_matches
 
 __all__ = ["Cycle", "Loops", "create_loop_evaluator", "longest_cycle"]
 

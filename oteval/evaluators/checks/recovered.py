@@ -32,7 +32,7 @@ from ..factories import with_options_of
 from ..options import PositiveInt, Regex
 from ..values import canonical_key
 from ..views import effect_hints, outcome_by, results_of
-from .base import (
+from . import (
     Call,
     Check,
     EvaluationContext,

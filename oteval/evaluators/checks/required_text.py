@@ -12,7 +12,7 @@ from ...base.patterns import Pattern
 from ...messages import role_of
 from ..factories import with_options_of
 from ..options import check_regex
-from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated, listed
+from . import Check, EvaluationContext, EvaluationResult, NotEvaluated, listed
 
 __all__ = ["RequiredText", "create_required_text_evaluator"]
 

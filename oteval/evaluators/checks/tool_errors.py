@@ -13,15 +13,7 @@ from ..factories import with_options_of
 from ..options import NonNegativeInt, Regex
 from ..outline import Unread
 from ..views import outcome_by, results_of
-from .base import (
-    Call,
-    Check,
-    EvaluationContext,
-    EvaluationResult,
-    NotEvaluated,
-    is_counted,
-    listed,
-)
+from . import Call, Check, EvaluationContext, EvaluationResult, NotEvaluated, is_counted, listed
 
 __all__ = ["ToolErrors", "create_tool_error_evaluator"]
 

@@ -1,19 +1,119 @@
-"""A check of calls' arguments against the JSON schemas in the tools' definitions."""
+"""A check of calls' arguments against the JSON schemas in the tools' definitions.
+
+Definitions have many forms: OpenAI's ``{"type": "function", "function": {...}}``, the flat form of
+OpenAI's responses and of OpenTelemetry's GenAI conventions, Anthropic's ``input_schema``, MCP's
+``inputSchema``, Bedrock's ``toolSpec``, Gemini's ``functionDeclarations`` and Pydantic AI's
+``parameters_json_schema``. A schema may be JSON text. Gemini's upper-case types and ``nullable``
+are converted to JSON schema.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from ...base.errors import ConfigError
-from ...base.jsontext import canonical
+from ...base.jsontext import canonical, loads
+from ...messages import field_of
 from ..factories import with_options_of
 from ..options import InConfig
-from .base import Call, Check, EvaluationContext, EvaluationResult, NotEvaluated, listed
-from .definitions import schemas_of
+from . import Call, Check, EvaluationContext, EvaluationResult, NotEvaluated, listed
 
-__all__ = ["ToolSchema", "create_tool_schema_evaluator"]
+__all__ = [
+    "ToolSchema",
+    "create_tool_schema_evaluator",
+    "definitions_by_name",
+    "schemas_of",
+]
+
+_SCHEMAS = (
+    *("parameters", "input_schema", "inputSchema", "parametersJsonSchema"),
+    *("parameters_json_schema", "args_schema"),
+)
+_LISTS = ("functionDeclarations", "function_declarations")
+_TYPES = {"OBJECT", "ARRAY", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "NULL"}
+_DEEPEST = 100
+
+
+def schemas_of(tools: Iterable[Any]) -> dict[str, Mapping[str, Any] | bool | None]:
+    """The schema of each tool's arguments; None for definitions without a schema.
+
+    Args:
+        tools: Definitions in any mix of forms.
+
+    Returns:
+        Schemas by tool. If a tool is defined twice, the last definition with a schema counts.
+    """
+    schemas: dict[str, Mapping[str, Any] | bool | None] = {}
+    for tool in _each(tools):
+        name = field_of(tool, "name") or field_of(tool, "type")
+        if isinstance(name, str):
+            schema = _schema(tool)
+            schemas[name] = schemas.get(name) if schema is None else schema
+    return schemas
+
+
+def definitions_by_name(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
+    """The definition of each tool without its wrapper; the last one of a name counts.
+
+    Hints beside the wrapper, as in MCP, are part of the definition.
+    """
+    definitions: dict[str, Mapping[str, Any]] = {}
+    for tool in tools:
+        hints = field_of(tool, "annotations")
+        for inner in _each([tool]):
+            name = field_of(inner, "name")
+            if isinstance(name, str) and isinstance(inner, Mapping):
+                definitions[name] = {"annotations": hints, **inner} if hints else inner
+    return definitions
+
+
+def _each(tools: Iterable[Any]) -> Iterator[Any]:
+    """Yield definitions without their wrappers."""
+    for tool in tools:
+        lists = [field_of(tool, key) for key in _LISTS]
+        several = next((value for value in lists if isinstance(value, (list, tuple))), None)
+        if several is not None:
+            yield from several
+        else:
+            yield field_of(tool, "function") or field_of(tool, "toolSpec") or tool
+
+
+def _schema(tool: Any) -> Mapping[str, Any] | bool | None:
+    for key in _SCHEMAS:
+        value = field_of(tool, key)
+        if isinstance(value, str):
+            try:
+                value = loads(value)
+            except ValueError:
+                continue
+        if isinstance(value, Mapping) and isinstance(value.get("json"), Mapping):
+            value = value["json"]
+        if isinstance(value, (Mapping, bool)):
+            schema = _plain(value)
+            return schema if isinstance(schema, (Mapping, bool)) else None
+    return None
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Convert Gemini's types and ``nullable`` to JSON schema."""
+    if depth > _DEEPEST:
+        return value
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    plain = {key: _plain(item, depth + 1) for key, item in value.items()}
+    kind = plain.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        plain["type"] = kind.lower()
+    if plain.get("nullable") is True and isinstance(plain.get("type"), str):
+        plain["type"] = [plain["type"], "null"]
+        if isinstance(plain.get("enum"), list):
+            plain["enum"] = [*plain["enum"], None]
+    return plain
+
 
 _LONGEST = 120
 
@@ -23,7 +123,7 @@ class ToolSchema(Check):
     """Fails if a call's arguments do not fit the tool's definition.
 
     Attributes:
-        tools: Definitions, in any form that `checks.definitions` reads. By default they are the
+        tools: Definitions, in the form of any provider. By default they are the
             trajectory's definitions, or the list under ``tools`` next to its messages. In
             oteval.yaml: a JSON file with a list of definitions.
         unknown_tools: Whether a call of a tool that no definition names is a failure (``fail``) or

@@ -19,6 +19,7 @@ from ..evaluator import RequestLimit
 from .answer_schema import AnswerSchema
 from .backends import Backend
 from .cache import AnswerCache, JudgeCall, PendingAnswers, make_cache_key
+from .completions import OptionRefused
 from .costs import CostBudget, TokenEstimator
 from .output_modes import (
     AnswerUsage,
@@ -28,7 +29,6 @@ from .output_modes import (
     complete_with_fallback,
 )
 from .prompt import RenderedPrompt
-from .server_errors import OptionRefused
 
 __all__ = ["OUTPUT_MODE_MEMORY", "JudgeAnswer", "JudgeClient", "JudgeLimits"]
 

@@ -20,6 +20,7 @@ from .backends import one_line, timeout_error
 from .completions import (
     AnswerCall,
     AnswerText,
+    ServerError,
     attribute,
     finish_reason,
     make_reply,
@@ -28,7 +29,6 @@ from .completions import (
     token_count,
 )
 from .output_modes import CompletionRequest, ModelReply, OutputMode, OutputModeRefused
-from .server_errors import ServerError
 
 __all__ = ["LangChainBackend", "is_runnable"]
 

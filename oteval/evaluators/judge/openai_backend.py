@@ -21,14 +21,20 @@ from ...base.runner import call
 from ...base.sync import BackgroundLoop, IoCall, drive
 from ..openai_client import http_client, refused_redirect
 from .backends import blocking_only_error, one_line
-from .completions import StreamedCompletion, read_completion, token_count
+from .completions import (
+    ServerError,
+    ServerErrorInAnswer,
+    StreamedCompletion,
+    error_in_answer,
+    read_completion,
+    token_count,
+)
 from .output_modes import (
     OUTPUT_MODES,
     CompletionRequest,
     ModelReply,
     OutputMode,
 )
-from .server_errors import ServerError, ServerErrorInAnswer, error_in_answer
 
 __all__ = [
     "DEFAULT_TIMEOUT",

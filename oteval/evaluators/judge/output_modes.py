@@ -19,8 +19,7 @@ from typing import Any, Literal, NamedTuple
 from ...base.errors import JudgeError
 from ...base.jsontext import dumps
 from ...model import normal_finish_reason
-from .answer_schema import AnswerSchema, InvalidAnswer
-from .answer_text import parse_answer
+from .answer_schema import AnswerSchema, InvalidAnswer, parse_answer
 
 __all__ = [
     "COMPLETE_FINISH_REASONS",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import oteval
-from oteval.evaluators.answers.record_pairs import pair_records
+from oteval.evaluators.answers.json_match import pair_records
 
 WANTED = {"name": "Ann", "age": 30, "tags": ["a", "b"]}
 RECORDS = st.lists(st.dictionaries(st.sampled_from("xyz"), st.integers(0, 2)), max_size=4)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from oteval import ConfigError, create_tool_schema_evaluator
-from oteval.evaluators.checks.definitions import schemas_of
+from oteval.evaluators.checks.tool_schema import schemas_of
 from oteval.model import Message, ToolCall
 
 from ...make import gap, run

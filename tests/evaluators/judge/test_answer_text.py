@@ -9,8 +9,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, strategies as st
 
-from oteval.evaluators.judge.answer_schema import InvalidAnswer
-from oteval.evaluators.judge.answer_text import parse_answer
+from oteval.evaluators.judge.answer_schema import InvalidAnswer, parse_answer
 
 GOOD = '{"reasoning": "r", "score": true}'
 

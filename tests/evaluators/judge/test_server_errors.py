@@ -11,8 +11,8 @@ import pytest
 
 from oteval import JudgeError, create_async_llm_as_judge, create_llm_as_judge
 from oteval.evaluators.judge import openai_backend
+from oteval.evaluators.judge.completions import ServerError, error_in_answer
 from oteval.evaluators.judge.output_modes import OutputModeRefused
-from oteval.evaluators.judge.server_errors import ServerError, error_in_answer
 
 from ...model_server import Body, Reply, Server, streamed, verdict
 from .chat_model import chat_model

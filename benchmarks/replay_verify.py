@@ -157,7 +157,7 @@ def fill_database(path: Path, sessions: int) -> None:
 def recorded(number: int) -> tuple[list[Any], list[Any]]:
     """Return the spans and log records of a session."""
     from oteval.model import Chunk, Exchange, LogRecord, Span
-    from oteval.model.http_exchanges import to_event
+    from oteval.model.recording import to_event
 
     trace, step = f"{number + 1:032x}", 1_000_000_000
     began = 1_700_000_000 * step + number * 60 * step

@@ -16,12 +16,12 @@ from .call_changes import (
     CallChanges as CallChanges,
     call_changes as call_changes,
 )
+from .checks.recovered import (
+    Recovered as Recovered,
+)
 from .checks.tool_schema import (
     definitions_by_name as definitions_by_name,
     schemas_of as schemas_of,
-)
-from .checks.recovered import (
-    Recovered as Recovered,
 )
 from .comparison import Verdict as Verdict, compare as compare
 from .evaluator import (

@@ -1,11 +1,11 @@
 """The names of `oteval.messages` for other rooms; `__init__.py` loads them on first use."""
 
-from .bedrock import (
-    from_blocks as from_blocks,
-    result_of as result_of,
-)
 from .body import (
+    NO_SOURCE as NO_SOURCE,
+    MessageSource as MessageSource,
     as_list as as_list,
+    of_span as of_span,
+    stamped as stamped,
 )
 from .call_outcome import (
     RULE_VERSION as RULE_VERSION,
@@ -22,7 +22,9 @@ from .direct import (
 from .facts import (
     FEW_MESSAGES as FEW_MESSAGES,
     facts_of as facts_of,
+    is_glued as is_glued,
     is_without_content as is_without_content,
+    separated as separated,
 )
 from .forms import (
     ROLE_NAMES as ROLE_NAMES,
@@ -32,18 +34,8 @@ from .forms import (
     forms_of as forms_of,
     role_of as role_of,
 )
-from .gemini import (
-    call_part as call_part,
-    definitions as definitions,
-    from_candidate as from_candidate,
-    result_part as result_part,
-)
 from .genai import (
     write_messages as write_messages,
-)
-from .glued_calls import (
-    is_glued as is_glued,
-    separated as separated,
 )
 from .kinds import (
     first_of as first_of,
@@ -55,13 +47,6 @@ from .kinds import (
 from .langchain import (
     messages as messages,
 )
-from .mcp_results import (
-    content_of as content_of,
-)
-from .objects import (
-    field_of as field_of,
-    plain_data as plain_data,
-)
 from .parts import (
     is_explicit as is_explicit,
     read_call as read_call,
@@ -70,16 +55,24 @@ from .provider_calls import (
     ModelAnswer as ModelAnswer,
     ModelRequest as ModelRequest,
     answer_of as answer_of,
+    call_part as call_part,
+    definitions as definitions,
+    from_blocks as from_blocks,
+    from_candidate as from_candidate,
     last_message_in as last_message_in,
     last_message_of as last_message_of,
     request_of as request_of,
     response_id_of as response_id_of,
+    result_of as result_of,
+    result_part as result_part,
     system_messages as system_messages,
     system_prompt_of as system_prompt_of,
 )
-from .python_reprs import (
+from .python_objects import (
+    field_of as field_of,
     literal_of as literal_of,
     object_of as object_of,
+    plain_data as plain_data,
 )
 from .read_cache import (
     active as active,
@@ -97,15 +90,7 @@ from .reader import (
     text_message as text_message,
     tool_definitions as tool_definitions,
 )
-from .returned_values import (
-    returned_value as returned_value,
-)
-from .sources import (
-    NO_SOURCE as NO_SOURCE,
-    MessageSource as MessageSource,
-    of_span as of_span,
-    stamped as stamped,
-)
+from .tool_results import content_of as content_of, returned_value as returned_value
 from .values import (
     decoded as decoded,
     decoded_text as decoded_text,

@@ -11,13 +11,13 @@ from typing import Any
 
 from ..base.errors import InputError
 from ..model import Message
+from .body import NO_SOURCE
 from .call_outcome import decided
 from .forms import ROLES, fields_of, forms_of, role_of
 from .kinds import unknown_kind
-from .objects import plain_data
 from .parts import is_explicit, read_call, read_parts
+from .python_objects import plain_data
 from .reader import MessageCollector
-from .sources import NO_SOURCE
 
 __all__ = ["read_direct"]
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from .python_reprs import object_of
+from .python_objects import object_of
 from .values import parse
 
 __all__ = ["ROLES", "ROLE_NAMES", "SYSTEM_ROLES", "fields_of", "forms_of", "is_pair", "role_of"]

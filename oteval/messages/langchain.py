@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import Message
+from .body import MessageSource
 from .forms import fields_of, is_pair
-from .python_reprs import object_of
+from .python_objects import object_of
 from .reader import from_messages
-from .sources import MessageSource
 from .values import parse
 
 __all__ = ["first_answer", "generations", "messages", "model_of", "tool_message"]

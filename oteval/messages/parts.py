@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from ..model import ToolCall
 from .call_outcome import recorded_outcome
 from .kinds import TEXTS, TYPES, first_of, is_missing_text, kind_of, plain_name
-from .objects import plain_data
 from .provider_tools import as_parts, executor_of
-from .python_reprs import literal_of
+from .python_objects import literal_of, plain_data
 from .values import parse_arguments, text_of
 
 __all__ = [

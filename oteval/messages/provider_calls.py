@@ -1,33 +1,135 @@
-"""Model calls in the form of client libraries: the request's keyword arguments and the response.
+"""Model calls in the form of providers and client libraries: requests, responses, and their parts.
 
-Some instrumentations pass them on as they are. This module reads OpenAI's chat completions and
-Responses API, Anthropic's messages, Gemini's contents, LangChain's results, and plain lists of
-messages.
+Some instrumentations pass on a request's keyword arguments and the response as they are. This
+module reads OpenAI's chat completions and Responses API, Anthropic's messages, Gemini's contents,
+LangChain's results, plain lists of messages, and the blocks of the Bedrock Converse API, each
+identified by its only key (https://docs.aws.amazon.com/bedrock/latest/APIReference).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..model import Message
-from .gemini import from_candidate
+from ..model import PROVIDER, Message
+from .body import MessageSource
+from .kinds import first_of
 from .langchain import first_answer, generations, messages, model_of
 from .reader import from_messages, tool_definitions
-from .sources import MessageSource
-from .values import Parsed, hidden, parse
+from .values import Parsed, hidden, list_of, parse, text_of
 
 __all__ = [
     "ModelAnswer",
     "ModelRequest",
     "answer_of",
+    "call_part",
+    "definitions",
+    "from_blocks",
+    "from_candidate",
     "last_message_in",
     "last_message_of",
     "request_of",
     "response_id_of",
+    "result_of",
+    "result_part",
     "system_messages",
     "system_prompt_of",
 ]
+
+
+def from_blocks(role: str, value: Any, source: MessageSource) -> list[Message]:
+    """The messages of one message's blocks.
+
+    Args:
+        role: The role of its author; results in a user's message become messages of tools.
+        value: The blocks, as a list or as its JSON text; any other text is the message itself.
+        source: Where they were read.
+    """
+    blocks = None if hidden(value) else parse(value).value
+    content: Any = text_of(value)
+    if isinstance(blocks, list) and all(isinstance(block, Mapping) for block in blocks):
+        content = [block for block in blocks if block.keys() != {"cachePoint"}]
+    return from_messages([{"role": role, "content": content}], source) if content else []
+
+
+def result_of(value: Any) -> Any:
+    """A tool's result: its one text or value, several texts joined, otherwise the blocks.
+
+    Args:
+        value: The result's blocks, as a list or as its JSON text.
+    """
+    blocks = None if hidden(value) else parse(value).value
+    if not isinstance(blocks, list) or not blocks:
+        return value
+    if not all(isinstance(block, Mapping) for block in blocks):
+        return value
+    if len(blocks) == 1 and "json" in blocks[0]:
+        return blocks[0]["json"]
+    texts = [text_of(block.get("text", block.get("json"))) for block in blocks]
+    parts = [text for text in texts if text is not None]
+    return "\n".join(parts) if len(parts) == len(texts) else value
+
+
+_PARAMETERS = ("parameters_json_schema", "parametersJsonSchema", "parameters")
+_DECLARATIONS = ("function_declarations", "functionDeclarations")
+
+
+def from_candidate(candidate: Mapping[str, Any]) -> list[Any]:
+    """An answer in the form of parts, after the searches that its grounding names."""
+    content = candidate.get("content")
+    fields = content if isinstance(content, Mapping) and content.get("parts") else {}
+    parts = [*_searches(candidate), *list_of(fields.get("parts"))]
+    return [{**fields, "role": "model", "parts": parts}] if parts else []
+
+
+def _searches(candidate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the call and the result of a search that Google ran for an answer.
+
+    The answer has them next to its content, not as parts, and without an id.
+    """
+    grounding = first_of(candidate, ("groundingMetadata", "grounding_metadata"))
+    if not isinstance(grounding, Mapping):
+        return
+    queries = first_of(grounding, ("webSearchQueries", "web_search_queries"))
+    if not queries:
+        return
+    call = call_part("google_search", {"queries": queries})
+    yield {**call, "executed_by": PROVIDER}
+    chunks = first_of(grounding, ("groundingChunks", "grounding_chunks"))
+    if chunks:
+        yield result_part("google_search", chunks)
+
+
+def call_part(name: Any, arguments: Any, id_: Any = None) -> dict[str, Any]:
+    """The part of a tool call."""
+    return {"type": "tool_call", "id": id_, "name": name, "arguments": arguments}
+
+
+def result_part(name: Any, response: Any, id_: Any = None) -> dict[str, Any]:
+    """The part of a tool's result."""
+    return {"type": "tool_call_response", "id": id_, "name": name, "response": response}
+
+
+def definitions(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The definitions of the functions that a Gemini request's config offers."""
+    tools = config.get("tools")
+    functions = []
+    for tool in tools if isinstance(tools, list) else []:
+        declared = first_of(tool, _DECLARATIONS) if isinstance(tool, Mapping) else None
+        for item in declared if isinstance(declared, list) else []:
+            if isinstance(item, Mapping):
+                functions.append(_declared_function(item))
+    return functions
+
+
+def _declared_function(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": item.get("name"),
+        "description": item.get("description"),
+        "parameters": first_of(item, _PARAMETERS),
+    }
+
 
 _SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction")
 _MESSAGES = (

@@ -12,13 +12,20 @@ from dataclasses import replace
 from typing import Any
 
 from ..model import Message, ToolCall
-from .body import BESIDE_TEXT, MessageBody, as_list, distinct, may_spell_parts, result_message
+from .body import (
+    BESIDE_TEXT,
+    MessageBody,
+    MessageSource,
+    as_list,
+    distinct,
+    may_spell_parts,
+    result_message,
+)
 from .forms import forms_of, is_usual
 from .kinds import is_reasoning, is_written_by_model, unknown_kind
-from .objects import plain_data
 from .parts import Result, read_parts, read_result
+from .python_objects import plain_data
 from .read_cache import active
-from .sources import MessageSource
 from .values import hidden, parse
 
 __all__ = [

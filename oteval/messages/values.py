@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..base.jsontext import dumps, encodable, loads, loads_exact
-from .python_reprs import literal_of
+from .python_objects import literal_of
 from .read_cache import active
 
 __all__ = [

@@ -3,14 +3,6 @@
 from . import (
     semconv as semconv,
 )
-from .cases import (
-    CASE_ATTRIBUTES as CASE_ATTRIBUTES,
-    LONGEST_CASE as LONGEST_CASE,
-    case_text as case_text,
-    first_attribute as first_attribute,
-    normal_text as normal_text,
-    turn_case_id as turn_case_id,
-)
 from .columns import (
     COLUMNS as COLUMNS,
     FIELDS as FIELDS,
@@ -18,6 +10,9 @@ from .columns import (
     LISTED as LISTED,
     LONGEST_ASKED as LONGEST_ASKED,
     MEASURES as MEASURES,
+    Fact as Fact,
+    Outline as Outline,
+    OutlineRequest as OutlineRequest,
     RowColumn as RowColumn,
     RunColumn as RunColumn,
     RunRow as RunRow,
@@ -29,25 +24,20 @@ from .columns import (
     items_of as items_of,
 )
 from .experiment import (
+    CASE_ATTRIBUTES as CASE_ATTRIBUTES,
+    LONGEST_CASE as LONGEST_CASE,
     Dataset as Dataset,
     Example as Example,
     Experiment as Experiment,
     Feedback as Feedback,
     Run as Run,
     Vote as Vote,
+    case_text as case_text,
     example_id as example_id,
+    first_attribute as first_attribute,
+    normal_text as normal_text,
     question_of as question_of,
-)
-from .finish_reasons import (
-    ANSWERED as ANSWERED,
-    normal_finish_reason as normal_finish_reason,
-    unusual_reasons as unusual_reasons,
-)
-from .http_exchanges import (
-    EVENT_NAME as EVENT_NAME,
-    UnreadableExchange as UnreadableExchange,
-    from_log as from_log,
-    to_event as to_event,
+    turn_case_id as turn_case_id,
 )
 from .identities import (
     IDENTITIES as IDENTITIES,
@@ -63,11 +53,6 @@ from .identities import (
     user_of as user_of,
     version_of as version_of,
 )
-from .outline import (
-    Fact as Fact,
-    Outline as Outline,
-    OutlineRequest as OutlineRequest,
-)
 from .prices import (
     Price as Price,
     Prices as Prices,
@@ -75,8 +60,8 @@ from .prices import (
     make_prices as make_prices,
     require_price as require_price,
 )
-from .record_class import record as record
 from .recording import (
+    EVENT_NAME as EVENT_NAME,
     Chunk as Chunk,
     Exchange as Exchange,
     Fidelity as Fidelity,
@@ -85,6 +70,9 @@ from .recording import (
     RecordedRequest as RecordedRequest,
     RecordedToolCall as RecordedToolCall,
     Recording as Recording,
+    UnreadableExchange as UnreadableExchange,
+    from_log as from_log,
+    to_event as to_event,
 )
 from .score import (
     EvaluationResult as EvaluationResult,
@@ -107,17 +95,14 @@ from .selection import (
     time_of as time_of,
 )
 from .semconv import (
+    ANSWERED as ANSWERED,
     INVOCATION_ID as INVOCATION_ID,
     PROCESS as PROCESS,
     THREAD as THREAD,
     first as first,
     named_event as named_event,
-)
-from .span_columns import (
-    AttributeColumns as AttributeColumns,
-    Slices as Slices,
-    SpanColumns as SpanColumns,
-    SpanOrigin as SpanOrigin,
+    normal_finish_reason as normal_finish_reason,
+    unusual_reasons as unusual_reasons,
 )
 from .tables import (
     TABLES as TABLES,
@@ -129,13 +114,20 @@ from .tables import (
     is_list as is_list,
 )
 from .telemetry import (
+    MAX_CONFLICTS as MAX_CONFLICTS,
     SCORE_ATTRIBUTES as SCORE_ATTRIBUTES,
+    AttributeColumns as AttributeColumns,
     Attributes as Attributes,
     Event as Event,
     Link as Link,
     LogRecord as LogRecord,
+    Slices as Slices,
     Span as Span,
+    SpanColumns as SpanColumns,
+    SpanOrigin as SpanOrigin,
+    WriteResult as WriteResult,
     is_completed_by as is_completed_by,
+    record as record,
 )
 from .trajectory import (
     ANSWER_ONLY as ANSWER_ONLY,
@@ -166,8 +158,4 @@ from .usage import (
     count_of as count_of,
     read_tokens as read_tokens,
     span_tokens as span_tokens,
-)
-from .write_result import (
-    MAX_CONFLICTS as MAX_CONFLICTS,
-    WriteResult as WriteResult,
 )

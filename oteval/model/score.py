@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from ..base.jsontext import canonical
-from .record_class import record
+from .telemetry import record
 from .trajectory import Message, Trajectory
 
 __all__ = [

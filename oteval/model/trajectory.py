@@ -9,8 +9,7 @@ from typing import Any, Literal, final
 
 from ..base.jsontext import dumps_exact
 from ..base.notebook import html_of
-from .record_class import record
-from .telemetry import Attributes
+from .telemetry import Attributes, record
 from .usage import Usage
 
 __all__ = [

@@ -15,7 +15,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from .record_class import record
+from .telemetry import record
 
 __all__ = ["NO_TOKENS", "TokenCounts", "Usage", "count_of", "read_tokens", "span_tokens"]
 

@@ -1,4 +1,4 @@
-"""The cases of stored runs in SQL, as numbers: see `oteval.model.cases`.
+"""The cases of stored runs in SQL, as numbers: see `oteval.model.experiment`.
 
 Most runs have a short question and no attribute that names their case. Their number is made from
 the columns; runs that need more are read.
@@ -47,7 +47,7 @@ _NAMED = f"""
         json_extract_string(run.name, '$'), '^[{SPACES}]+|[{SPACES}]+$', '', 'g'
     ) ELSE run.name END
 """
-# White space as in `oteval.model.cases.normal_text`; most questions are already normal.
+# White space as in `oteval.model.experiment.normal_text`; most questions are already normal.
 _BREAKS = SPACES.replace(r"-\x{20}", r"-\x{1f}")
 _QUESTION = f"""
     CASE WHEN regexp_matches(run.asked, '^ | $|  |[{_BREAKS}]')

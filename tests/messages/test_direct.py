@@ -15,7 +15,7 @@ from oteval.base.errors import InputError
 from oteval.evaluators import to_messages
 from oteval.evaluators.checks.tool_order import create_forbidden_tools_evaluator
 from oteval.messages.direct import read_direct
-from oteval.messages.objects import plain_data
+from oteval.messages.python_objects import plain_data
 from oteval.model import Message, ToolCall
 from oteval.reconstruct import reconstruct
 

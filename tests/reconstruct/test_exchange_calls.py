@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from oteval.model import LogRecord, Message, Span, ToolCall, Trajectory
-from oteval.model.http_exchanges import to_event
-from oteval.model.recording import Chunk, Exchange, RecordedModelCall, RecordedRequest
+from oteval.model.recording import Chunk, Exchange, RecordedModelCall, RecordedRequest, to_event
 from oteval.reconstruct import explain, reconstruct
 from oteval.reconstruct.apis import APIS, ModelApi
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from oteval.model import LogRecord, Span
-from oteval.model.http_exchanges import to_event
-from oteval.model.recording import Chunk, Exchange, Recording
+from oteval.model.recording import Chunk, Exchange, Recording, to_event
 from oteval.reconstruct import reconstruct
 from oteval.reconstruct.apis.model_api import event
 from oteval.replays.recordings import read_recording, recording_of

@@ -1,9 +1,9 @@
 """Pair the runs of experiments by the user's questions.
 
-Examples with equal ids are the same. So are examples with one question (`oteval.model.cases`), so
-that experiments pair after the system prompt has changed. Examples with two different explicit ids
-stay apart. If several examples of a dataset have one question, they pair in their order. If
-sessions have one question, they are repetitions of one example.
+Examples with equal ids are the same. So are examples with one question
+(`oteval.model.experiment`), so that experiments pair after the system prompt has changed. Examples
+with two different explicit ids stay apart. If several examples of a dataset have one question, they
+pair in their order. If sessions have one question, they are repetitions of one example.
 """
 
 from __future__ import annotations

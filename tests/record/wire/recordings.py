@@ -13,8 +13,7 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 from oteval.base.redaction.secrets import SecretRedactor
 from oteval.ingest.sdk_objects import log_record_of
 from oteval.model import LogRecord
-from oteval.model.http_exchanges import from_log
-from oteval.model.recording import Exchange
+from oteval.model.recording import Exchange, from_log
 from oteval.record.wire import interception
 from oteval.record.wire.recorder import WireRecorder
 

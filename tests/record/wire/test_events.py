@@ -22,8 +22,7 @@ from oteval.ingest.otlp.from_json import decode_json
 from oteval.ingest.otlp.from_protobuf import decode_protobuf_logs
 from oteval.ingest.sdk_objects import log_record_of
 from oteval.model import LogRecord
-from oteval.model.http_exchanges import UnreadableExchange, from_log, to_event
-from oteval.model.recording import Chunk, Exchange
+from oteval.model.recording import Chunk, Exchange, UnreadableExchange, from_log, to_event
 from oteval.record.otlp_json import log_lines
 from oteval.record.wire.recorder import WireRecorder
 from oteval.serve.inprocess import InProcess

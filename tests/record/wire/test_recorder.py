@@ -20,7 +20,7 @@ from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 from opentelemetry.sdk.trace import TracerProvider
 
-from oteval.model.http_exchanges import UnreadableExchange, from_log
+from oteval.model.recording import UnreadableExchange, from_log
 from oteval.record.wire import interception
 from oteval.record.wire.recorder import WireRecorder
 

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from oteval.base.redaction.secrets import SecretRedactor
-from oteval.model.http_exchanges import UnreadableExchange
+from oteval.model.recording import UnreadableExchange
 from oteval.record.wire.recording_worker import RecordingWorker
 
 from ..programs import run_program

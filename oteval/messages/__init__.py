@@ -3,8 +3,8 @@
 There is one reader for every form, wherever the messages come from: spans, HTTP requests and
 answers, callers of evaluators, files. `reader` reads lists of messages; `forms` reads the forms of
 a message, `parts` the forms of its parts, and `body` makes messages of the parts. `direct` reads
-the messages of callers, strictly, and `python_objects` turns libraries' objects into plain data. `genai`
-writes the form of OpenTelemetry's conventions; `Message.as_dict` writes OpenAI's.
+the messages of callers, strictly, and `python_objects` turns libraries' objects into plain data.
+`genai` writes the form of OpenTelemetry's conventions; `Message.as_dict` writes OpenAI's.
 
 Messages have the ids of their source: the span that contains them, or none.
 """

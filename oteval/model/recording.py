@@ -32,7 +32,6 @@ __all__ = [
     "EVENT_NAME",
     "Chunk",
     "Exchange",
-    "ExchangeEvent",
     "Fidelity",
     "RecordedAnswer",
     "RecordedModelCall",
@@ -279,25 +278,8 @@ class UnreadableExchange(InputError):
     """The event of an exchange cannot be used for a replay; the message has the reason."""
 
 
-@dataclass(frozen=True)
-class ExchangeEvent:
-    """The content of a log event.
-
-    Attributes:
-        time_ns: The time at which the request was sent.
-        attributes: Attributes to find an exchange by.
-        body: The whole exchange.
-        name: The event's name.
-    """
-
-    time_ns: int
-    attributes: Mapping[str, str | int | bool]
-    body: Mapping[str, Any] = field(repr=False)
-    name: str = EVENT_NAME
-
-
-def to_event(exchange: Exchange, omitted: str = "") -> ExchangeEvent:
-    """The log event of an exchange.
+def to_event(exchange: Exchange, omitted: str = "") -> LogRecord:
+    """The log event of an exchange, without the ids of its span.
 
     Args:
         exchange: The exchange, without secrets.
@@ -341,7 +323,9 @@ def to_event(exchange: Exchange, omitted: str = "") -> ExchangeEvent:
         body["error"] = exchange.error
     if omitted:
         body["omitted"] = omitted
-    return ExchangeEvent(exchange.start_ns, attributes, body)
+    return LogRecord(
+        time_ns=exchange.start_ns, event_name=EVENT_NAME, body=body, attributes=attributes
+    )
 
 
 def from_log(record: LogRecord) -> Exchange | None:

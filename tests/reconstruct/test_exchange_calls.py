@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,10 +44,7 @@ def exchange(
         **{"status": 200, "chunks": (Chunk(answer),), "start_ns": of.start_ns, **fields},
         end_ns=of.end_ns,
     )
-    event = to_event(made)
-    return LogRecord(
-        of.trace_id, of.span_id, time_ns=event.time_ns, event_name=event.name, body=event.body
-    )
+    return replace(to_event(made), trace_id=of.trace_id, span_id=of.span_id)
 
 
 def completion(

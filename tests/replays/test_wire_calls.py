@@ -46,13 +46,8 @@ def exchange(number: int, answer: str = "", span_id: int = 0, **fields: Any) -> 
 def log(recorded: Exchange, **body: Any) -> LogRecord:
     """Return the log record of an exchange, as it is stored."""
     event = to_event(recorded)
-    return LogRecord(
-        recorded.trace_id,
-        recorded.span_id,
-        time_ns=event.time_ns,
-        event_name=event.name,
-        body={**event.body, **body},
-    )
+    ids = {"trace_id": recorded.trace_id, "span_id": recorded.span_id}
+    return replace(event, **ids, body={**event.body, **body})
 
 
 def call(number: int, answer: str) -> Span:

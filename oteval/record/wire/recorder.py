@@ -220,7 +220,7 @@ class WireRecorder(ExchangeRecorder):
         self._logger.emit(
             timestamp=event.time_ns,
             context=context,
-            event_name=event.name,
+            event_name=event.event_name,
             body=event.body,
             attributes=event.attributes,
         )

@@ -51,11 +51,6 @@ REDACTOR = SecretRedactor(environment={})
 EMPTY = Exchange("GET", "http://h/", status=200, start_ns=3, end_ns=4)
 
 
-def log_of(exchange: Exchange, omitted: str = "") -> LogRecord:
-    event = to_event(exchange, omitted)
-    return LogRecord(event_name=event.name, time_ns=event.time_ns, body=event.body)
-
-
 def emit(provider: LoggerProvider, exchanges: Sequence[Exchange]) -> None:
     recorder = WireRecorder(provider, redactor=REDACTOR)
     for exchange in exchanges:
@@ -186,7 +181,7 @@ def _damages() -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize(("message", "body"), list(_damages()))
 def test_damaged_events_are_named(message: str, body: Any) -> None:
     """Nothing is read by halves: one line says which part is damaged."""
-    record = log_of(WHOLE)
+    record = to_event(WHOLE)
     record.body = body
     with pytest.raises(UnreadableExchange) as raised:
         from_log(record)
@@ -196,7 +191,7 @@ def test_damaged_events_are_named(message: str, body: Any) -> None:
 
 def test_events_of_parts_that_were_not_kept_say_why() -> None:
     with pytest.raises(UnreadableExchange, match=r"^GET http://h/: too large$"):
-        from_log(log_of(EMPTY, "too large"))
+        from_log(to_event(EMPTY, "too large"))
 
 
 def test_attributes_are_for_searches() -> None:

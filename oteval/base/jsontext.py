@@ -15,7 +15,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from itertools import chain
 from typing import Any
 
@@ -32,6 +33,7 @@ __all__ = [
     "loads",
     "loads_exact",
     "restore",
+    "to_jsonable",
 ]
 
 _MAX_DEPTH = 254  # the limit of orjson when it writes
@@ -301,3 +303,33 @@ def call_hash(name: str, arguments: Any) -> int:
     """A 63-bit hash that is equal for tool calls with equal names and arguments."""
     data = escaped(f"{name}\0{canonical(arguments)}").encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1
+
+
+def to_jsonable(value: Any, convert: Callable[[Any], Any] | None = None) -> Any:
+    """A value as JSON values: pydantic models and dataclasses as dicts, tuples as lists.
+
+    A value without a JSON form becomes its text.
+
+    Args:
+        value: The value. It is copied, so that the result shares nothing with it.
+        convert: Called first with each value that is not a scalar, to replace values that need a
+            special form. It returns all others unchanged.
+    """
+    return restore(dumps_exact(_plain_value(value, convert)))
+
+
+def _plain_value(value: Any, convert: Callable[[Any], Any] | None) -> Any:
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if convert is not None:
+        value = convert(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain_value(item, convert) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain_value(item, convert) for item in value]
+    # Looked up on the class: mocks and lazy proxies have attributes of any name.
+    if callable(getattr(type(value), "model_dump", None)):
+        return _plain_value(value.model_dump(mode="json"), convert)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain_value(asdict(value), convert)
+    return value

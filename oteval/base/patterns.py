@@ -20,7 +20,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from io import BytesIO
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 __all__ = ["SPACES", "Pattern", "PatternError", "compile_pattern"]
 
@@ -57,11 +57,8 @@ class PatternError(ValueError):
     """A pattern is invalid or unsupported. The message continues a sentence about the pattern."""
 
 
-class MatchRange(NamedTuple):
-    """The range of a match: the index of its first character, and the index after its last."""
-
-    start: int
-    end: int
+MatchRange = tuple[int, int]
+"""The index of the first character of a match, and the index after its last."""
 
 
 class Pattern:
@@ -171,28 +168,15 @@ def _in_characters(data: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[M
         first = after + _length(data[at:start])
         after = first + _length(data[start:end])
         at = end
-        yield MatchRange(first, after)
+        yield first, after
 
 
 def _length(data: bytes) -> int:
     return len(data) if data.isascii() else len(data.decode())
 
 
-class _Compiled(Protocol):
-    """A pattern that an engine has compiled. It matches texts in UTF-8; ranges count bytes."""
-
-    def first(self, data: bytes) -> tuple[int, int] | None:
-        """The first match."""
-
-    def is_whole(self, data: bytes) -> bool:
-        """Whether the whole text matches."""
-
-    def all(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the matches, including empty matches."""
-
-
 class _Re2Pattern:
-    """A pattern that google-re2 has compiled."""
+    """A pattern that google-re2 has compiled. It matches texts in UTF-8; ranges count bytes."""
 
     def __init__(self, translated: str, re2: Any) -> None:
         options = re2.Options()
@@ -270,7 +254,7 @@ def _refusal(reason: str) -> str:
 
 
 @functools.lru_cache(256)
-def _compile(pattern: str) -> tuple[int, _Compiled]:
+def _compile(pattern: str) -> tuple[int, _Re2Pattern | _ArrowPattern]:
     """A pattern's flags, and the pattern compiled for texts in UTF-8."""
     if len(pattern) > _MAX_LENGTH:
         raise PatternError(f"it has more than {_MAX_LENGTH} characters")

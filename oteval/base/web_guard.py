@@ -1,4 +1,4 @@
-"""Who may send requests to the HTTP servers of this package: one rule for all of them.
+"""The addresses of our HTTP servers, and who may send requests to them: one rule for all of them.
 
 - An address that other machines can reach needs a token (`require_local`).
 - A request that needs a token must have it. It may come from anywhere (`RequiredToken`).
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import socket
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
@@ -25,8 +26,50 @@ __all__ = [
     "is_local",
     "is_loopback",
     "is_own_origin",
+    "listening_socket",
     "require_local",
+    "shown_host",
+    "split_address",
 ]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split ``host:port``.
+
+    Raises:
+        ConfigError: The address is invalid.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"invalid address {address!r}: write HOST:PORT, such as 127.0.0.1:4318")
+    return host.strip("[]"), int(port)
+
+
+def shown_host(host: str) -> str:
+    """A host for a URL: addresses of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def listening_socket(host: str, port: int, *, backlog: int = 2048) -> socket.socket:
+    """A socket that listens, whose connections send small responses at once.
+
+    By default TCP delays the second write of a response until the client has acknowledged the
+    first. Clients that keep a connection acknowledge it after 40 ms. asyncio switches the delay
+    off, but not for sockets that `socket.create_server` returns. Connections inherit the option.
+
+    Args:
+        host: A host name or an address; with a colon, an IPv6 address.
+        port: The port; 0 for a free one.
+        backlog: The maximum number of connections that wait to be accepted.
+
+    Raises:
+        OSError: The address does not belong to this machine, or the port is in use.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=backlog)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from ..base.addresses import split_address
 from ..base.errors import ConfigError, OtevalError
-from ..base.web_guard import require_local
+from ..base.web_guard import require_local, split_address
 from ..monitor import require_packages, unset_variables
 from ..scoring import load_config, load_tokens
 from .common import db_option, warn

@@ -17,9 +17,8 @@ from typing import Any
 
 import orjson
 
-from ..base.jsontext import dumps
+from ..base.jsontext import dumps, to_jsonable
 from ..base.redaction import RedactionRule, ValueRedactor
-from ..base.serialization import to_jsonable
 from .typed_values import TooManyParts, encoded, form_of, typed_text
 
 __all__ = [

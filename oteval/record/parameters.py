@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..base.jsontext import canonical, loads
-from ..base.serialization import to_jsonable
+from ..base.jsontext import canonical, loads, to_jsonable
 from .provider_messages import are_messages
 
 __all__ = ["Parameters", "agent_input", "argument_forms", "is_requested_call"]

@@ -25,7 +25,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Status
 
 from ..base.redaction import ValueRedactor
-from ..base.redaction.known_secrets import PROCESS_SECRETS
+from ..base.redaction.exchange_secrets import PROCESS_SECRETS
 from ..base.redaction.secret_names import secret_kind
 from ..base.redaction.secret_values import PLACEHOLDER, is_secret_value
 from ..base.redaction.secrets import SecretRedactor

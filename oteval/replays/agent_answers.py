@@ -16,9 +16,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..base.jsontext import canonical, dumps, loads_exact
+from ..base.jsontext import canonical, dumps, loads_exact, to_jsonable
 from ..base.patterns import Pattern
-from ..base.serialization import to_jsonable
 from ..model import RecordedAnswer
 from ..record import OF_OBJECTS, AgentEnd
 from .divergence import Divergence

@@ -28,9 +28,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from ..base.addresses import listening_socket, shown_host
 from ..base.errors import ConfigError, ReplayDiverged
-from ..base.web_guard import LocalRequests, RequiredToken, require_local
+from ..base.web_guard import (
+    LocalRequests,
+    RequiredToken,
+    listening_socket,
+    require_local,
+    shown_host,
+)
 from .http_answers import HttpAnswer, HttpRequest, refusal
 from .player import Player
 from .replay_result import ReplayResult

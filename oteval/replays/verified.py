@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, cast
 
-from ..base.serialization import to_jsonable
+from ..base.jsontext import to_jsonable
 from ..evaluators import to_messages
 from ..model import Fidelity
 from ..record import TooManyParts, encoded, form_of, typed_text

@@ -248,7 +248,7 @@ def _imports(test: WrittenTest, code: str) -> Iterator[str]:
     own = f"from {agent.module} import {root}" if is_named else f"import {agent.module}"
     packages = ["from oteval import trajectory_strict_match"]
     if "to_jsonable(" in code:
-        packages.append("from oteval.base.serialization import to_jsonable")
+        packages.append("from oteval.base.jsontext import to_jsonable")
     if not agent.is_local:
         packages.append(own)
     yield "\n".join(sorted(packages, key=lambda line: (line[0] == "f", line.lower())))

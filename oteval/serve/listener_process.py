@@ -21,10 +21,9 @@ import grpc
 from starlette.types import ASGIApp
 
 from ..base import machine
-from ..base.addresses import listening_socket, split_address
 from ..base.errors import ConfigError
 from ..base.files import private_folder, private_umask
-from ..base.web_guard import LocalRequests, is_loopback
+from ..base.web_guard import LocalRequests, is_loopback, listening_socket, split_address
 from ..ingest import Access, GrpcReceiver, HttpReceiver, HttpServer, Intake, Spool, refusal_of
 from .listener_metrics import ListenerMetrics
 from .logs import configure_logging

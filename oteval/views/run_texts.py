@@ -184,7 +184,7 @@ def question_line(trajectory: Trajectory) -> str:
 def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
     """The key that a run shares with the runs of the same case, and with no others.
 
-    See `oteval.model.cases`.
+    See `oteval.model.experiment`.
 
     Args:
         trajectory: The run.

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,18 +17,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from oteval.base.web_guard import is_local, is_loopback
+from oteval.base.web_guard import is_local, is_loopback, listening_socket
 from oteval.replays.player import Player
 from oteval.replays.server import ReplayServer
 from oteval.store import Store
 from oteval.views.mcp.http import McpHttpServer
 from oteval.views.mcp.server import create_server
 from oteval.views.mcp.workspace import Workspace
-
-from ..commands import Run
-from ..model_server import completion
-from ..replays.agents import SYSTEM, chat
-from ..replays.recorded import record
+from tests.commands import Run
+from tests.model_server import completion
+from tests.replays.agents import SYSTEM, chat
+from tests.replays.recorded import record
 
 pytestmark = pytest.mark.database
 
@@ -254,3 +254,11 @@ def test_names_of_this_machine():
     assert not any(map(is_local, foreign))
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
     assert not any(map(is_loopback, ("", "0.0.0.0", "::", "10.0.0.1", "example.org")))
+
+
+def test_responses_do_not_wait_for_acknowledgements():
+    """A connection sends the second part of a response without waiting for the client."""
+    with listening_socket("127.0.0.1", 0) as listener:
+        address = listener.getsockname()
+        with socket.create_connection(address), listener.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

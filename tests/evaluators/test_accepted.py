@@ -18,7 +18,7 @@ from oteval import (
     levenshtein_distance,
     trajectory_unordered_match,
 )
-from oteval.base.serialization import to_jsonable
+from oteval.base.jsontext import to_jsonable
 from oteval.evaluators.checks.final_answer import create_final_answer_evaluator
 
 from .helpers import flat, user

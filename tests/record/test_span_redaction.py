@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from oteval.base.redaction import ValueRedactor
-from oteval.base.redaction.known_secrets import PROCESS_SECRETS
+from oteval.base.redaction.exchange_secrets import PROCESS_SECRETS
 from oteval.record.span_redaction import TelemetryRedactor
 
 KEY = "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2"

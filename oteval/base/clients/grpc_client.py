@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ..jsontext import loads
 from ..text import shown_url
-from .credentials import Credentials, basic_authorization
+from .http_connection import Credentials, basic_authorization
 from .otlp_client import MAX_RETRY_AFTER, ExportResult
 
 __all__ = ["GrpcClient"]

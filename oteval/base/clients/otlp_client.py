@@ -17,8 +17,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ..text import shown_url
-from .credentials import Credentials
-from .http_connection import HttpConnection
+from .http_connection import Credentials, HttpConnection
 
 __all__ = [
     "MAX_RETRY_AFTER",

@@ -9,9 +9,8 @@ and `secret_forms` the texts that are secrets anywhere. `json_secrets`, `form_se
 `text_secrets` find names and values; `secrets` applies all of them to texts, bodies and streams.
 """
 
-from .rules import CompiledRules, RedactionRule, key_pattern, rule_from
+from .rules import CompiledRules, RedactionRule, ValueRedactor, key_pattern, rule_from
 from .text import TextRedactor
-from .values import ValueRedactor
 
 __all__ = [
     "CompiledRules",

@@ -15,10 +15,10 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import ConfigError
-from ..patterns import MatchRange
+from ..patterns import MatchRange, Pattern
 
 __all__ = ["DATA_RULES", "DATA_WORDS", "Matcher", "is_data", "matcher"]
 
@@ -91,19 +91,6 @@ _LONGEST_PHONE = 15
 _MODEL = "en_core_web_lg"
 
 
-class Matcher(Protocol):
-    """Finds parts of text: a `Pattern`, or data with check digits."""
-
-    def search(self, text: str) -> MatchRange | None:
-        """The first match in a text."""
-
-    def spans(self, text: str) -> list[MatchRange]:
-        """The matches in a text."""
-
-    def replace(self, text: str, replacement: str) -> str:
-        """Replace the matches in a text."""
-
-
 class DataMatcher:
     """Finds data in text by a function that yields its places."""
 
@@ -113,12 +100,11 @@ class DataMatcher:
 
     def search(self, text: str) -> MatchRange | None:
         """The first match in a text."""
-        first = next(self._find(text), None)
-        return MatchRange(*first) if first else None
+        return next(self._find(text), None)
 
     def spans(self, text: str) -> list[MatchRange]:
         """The matches in a text."""
-        return [MatchRange(start, end) for start, end in self._find(text)]
+        return list(self._find(text))
 
     def replace(self, text: str, replacement: str) -> str:
         """Replace the matches in a text."""
@@ -129,7 +115,11 @@ class DataMatcher:
         return "".join([*parts, text[end:]]) if parts else text
 
 
-def matcher(data: str, entities: Sequence[str] = ()) -> Matcher:
+Matcher = Pattern | DataMatcher
+"""Finds parts of text: a pattern, or data with check digits."""
+
+
+def matcher(data: str, entities: Sequence[str] = ()) -> DataMatcher:
     """The matcher of a kind of data.
 
     Args:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from ..patterns import Pattern
 from .secret_values import is_plausible
@@ -122,32 +121,21 @@ _LATE = (
 _USER = r"://([^\s/\"'<>@\\:?#\[\](){}]{8,300})@"
 
 
-class _KeyForm(NamedTuple):
-    """A form of keys.
-
-    Attributes:
-        pattern: The pattern; its group is the secret, if it has one.
-        check: Returns whether a match is a secret.
-    """
-
-    pattern: re.Pattern[str]
-    check: Callable[[str], bool]
-
-
 def _is_varied(text: str) -> bool:
     """Whether a text is not just a word."""
     return text.lower() != text != text.upper() or any(map(str.isdigit, text))
 
 
-def _forms() -> Iterator[_KeyForm]:
+def _forms() -> Iterator[tuple[re.Pattern[str], Callable[[str], bool]]]:
+    """Yield patterns of keys, whose group is the secret, and functions that check a match."""
     for line in _PREFIXES.strip().splitlines():
         shortest, alphabet, *prefixes = line.split()
         form = rf"{_START}(?:{'|'.join(prefixes)}){_ALPHABETS[alphabet]}{{{shortest.lstrip('~')},}}"
         check = is_plausible if shortest.startswith("~") else _is_varied
-        yield _KeyForm(re.compile(form, re.ASCII), check)
+        yield re.compile(form, re.ASCII), check
     for form in (*_SPECIAL, *(form for form, _ in _LATE)):
-        yield _KeyForm(re.compile(form, re.ASCII), bool)
-    yield _KeyForm(re.compile(_USER, re.ASCII), is_plausible)
+        yield re.compile(form, re.ASCII), bool
+    yield re.compile(_USER, re.ASCII), is_plausible
 
 
 _FORMS = tuple(_forms())
@@ -176,7 +164,7 @@ def _shortened(match: re.Match[str]) -> str:
 def _search_patterns() -> Iterator[str]:
     """Yield patterns for RE2, whose automaton would be large with many long repetitions."""
     late = {form for form, _ in _LATE}
-    forms = [form.pattern for form in _FORMS if form.pattern.pattern not in late]
+    forms = [form for form, _ in _FORMS if form.pattern not in late]
     for form in (*forms, _BEGIN, _ENCODED_KEY):
         yield _REPEATED.sub(_shortened, _CONDITION.sub("", form.pattern))
     yield from (part for _, part in _LATE)

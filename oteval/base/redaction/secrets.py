@@ -23,8 +23,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from ..patterns import Pattern
-from .exchange_secrets import AUTHORITY, credentials, request_secrets, response_secrets
-from .form_secrets import encoded_edits, multipart_secrets
+from .exchange_secrets import (
+    AUTHORITY,
+    credentials,
+    encoded_edits,
+    multipart_secrets,
+    request_secrets,
+    response_secrets,
+)
 from .json_secrets import named_spans, parameter_spans
 from .rules import CompiledRules, RedactionRule
 from .secret_forms import SecretSearch, form_spans, has_form, occurrences
@@ -32,9 +38,8 @@ from .secret_names import is_safe_header, is_secret_parameter, names_in
 from .secret_places import manifest_spans, name_stretches
 from .secret_values import PLACEHOLDER, SHORTEST_LITERAL, environment_secrets, is_words, may_recur
 from .stream_deltas import delta_edits
-from .text import TextRedactor
+from .text import TextRedactor, decoded_body, plain_view, plain_views
 from .text_edits import Edit, edited, edited_pieces, merged
-from .text_encodings import decoded_body, plain_view, plain_views
 from .text_secrets import text_spans
 
 __all__ = ["PLACEHOLDER", "SecretRedactor", "credentials", "request_secrets", "response_secrets"]

@@ -375,6 +375,8 @@ _LIKELY = (
 )
 _NAME_BEFORE = rf"(?:key|name)(?:{QUOTE})?{GAP}[:=]{GAP}(?:{QUOTE})?[a-z0-9_.-]*"
 _NAME_END = rf"(?:{QUOTE}|\s|\\+n|$)"
+_NAMED_AFTER = rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})"
+_OPENING_TAG = rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})"
 _LOGIN_PASSWORD = rf"(?i:login{GAP}[^\s\\]+{GAP}password[ \t]+)"
 _PIPED = (
     rf"\b(?:echo|printf){_COMMAND}\|[ \t]*{_COMMAND}"
@@ -390,7 +392,7 @@ _CALLED = (
 _PGPASS = r"\b[a-zA-Z0-9.*-]+:(?:[0-9]{3,5}|\*):[^\s:\"'\\]+:[^\s:\"'\\]+:"
 _FORMS = (
     _NamedForm(rf"(?i:(?:{NAME_ENDS}){_ASSIGNED})", _assigned),
-    _NamedForm(rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})", _element),
+    _NamedForm(_OPENING_TAG, _element),
     _NamedForm(rf"(?i:(?:{NAME_ENDS}){_PAIRED})", _pair),
     _NamedForm(rf"(?i:\B--?[a-z0-9-]*(?:{NAME_ENDS}){_SEPARATOR})", _option),
     _NamedForm(rf"(?i:[a-z0-9_.-]*(?:{NAME_ENDS}){_LISTED})", _listed),
@@ -401,19 +403,12 @@ _FORMS = (
     _NamedForm(_PIPED, _piped, is_command=True),
     _NamedForm(_CALLED, _called),
     _NamedForm(_PGPASS, _pgpass),
-    _NamedForm(rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})", _reversed),
+    _NamedForm(_NAMED_AFTER, _reversed),
 )
 TEXT_TAILS = f"(?:{_ASSIGNED}|{_PAIRED}|{_LISTED}|{_LIKELY})"
 """A pattern for the signs between the last words of a name and its value."""
 _ANY_COMMAND = f"{_commands((*_PASSWORDS, *_USERS))}|{_PIPED}"
 OTHER_FORMS = "|".join(
-    (
-        rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})",
-        _LOGIN_PASSWORD,
-        _ANY_COMMAND,
-        _CALLED,
-        _PGPASS,
-        rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})",
-    )
+    (_OPENING_TAG, _LOGIN_PASSWORD, _ANY_COMMAND, _CALLED, _PGPASS, _NAMED_AFTER)
 )
 """A pattern for the forms whose value is not after a name."""

@@ -18,8 +18,7 @@ This package knows nothing about traces, scores or the database, and imports not
 
 from __future__ import annotations
 
-from .calls import call, describe_error, is_async_function
-from .jobs import Outcome, PostponedBy, Status, run_inline
+from .calls import Outcome, PostponedBy, Status, call, describe_error, is_async_function, run_inline
 from .limits import DailyBudget, RateLimiter, day_of, next_day_ns, start_of_day_ns
 from .runner import Runner
 

@@ -9,8 +9,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Generic
 
-from .calls import as_exception, is_async_function, start_thread, timeout_error
-from .jobs import Key, Outcome, Returned, Value
+from .calls import (
+    Key,
+    Outcome,
+    Returned,
+    Value,
+    as_exception,
+    is_async_function,
+    start_thread,
+    timeout_error,
+)
 
 __all__ = ["AsyncRunner", "run_all"]
 

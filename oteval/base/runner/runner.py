@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from .calls import call_and_await, timeout_error
-from .jobs import Job, Key, Outcome, Returned, Value
+from .calls import Job, Key, Outcome, Returned, Value, call_and_await, timeout_error
 from .limits import DailyBudget, RateLimiter
 
 __all__ = ["Runner"]

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ...base.redaction.known_secrets import PROCESS_SECRETS
+from ...base.redaction.exchange_secrets import PROCESS_SECRETS
 from ...base.redaction.secrets import (
     SecretRedactor,
     credentials,

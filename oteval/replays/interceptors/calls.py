@@ -17,8 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from ...base.jsontext import canonical
-from ...base.serialization import to_jsonable
+from ...base.jsontext import canonical, to_jsonable
 from ...record import ToolAnswer, ToolHook, current_tool_hook
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from ...base.errors import InputError
-from ...base.serialization import to_jsonable
+from ...base.jsontext import to_jsonable
 from ...evaluators import gaps_beside, is_message, passed_run, to_messages
 from ...model import Message, Run, Trajectory, Usage
 

@@ -15,9 +15,15 @@ import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 
-from ...base.addresses import listening_socket, shown_host, split_address
 from ...base.errors import ConfigError
-from ...base.web_guard import LocalRequests, RequiredToken, require_local
+from ...base.web_guard import (
+    LocalRequests,
+    RequiredToken,
+    listening_socket,
+    require_local,
+    shown_host,
+    split_address,
+)
 from ...replays import signals_end_the_server
 
 __all__ = ["McpHttpServer"]

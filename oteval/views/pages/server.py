@@ -32,11 +32,10 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...base.addresses import listening_socket
 from ...base.errors import ConfigError
 from ...base.files import KeptFile, private_umask
 from ...base.machine import infrequent_gc, user_name
-from ...base.web_guard import LocalRequests
+from ...base.web_guard import LocalRequests, listening_socket
 from ...ingest import Access, HttpServer, Token, refusal_of
 from ...serve import configure_logging
 from ...store import Store

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from oteval.base.redaction.known_secrets import KnownSecrets
+from oteval.base.redaction.exchange_secrets import KnownSecrets
 from oteval.base.redaction.secret_names import secret_kind
 from oteval.base.redaction.secret_values import is_plausible
 from oteval.base.redaction.secrets import PLACEHOLDER, SecretRedactor, request_secrets

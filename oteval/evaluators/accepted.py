@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from ..base.errors import InputError
 from ..model import EvaluationResult
@@ -90,13 +90,6 @@ def naming(reference: str) -> Iterator[None]:
         raise InputError(f"{reference}: {error}") from error
 
 
-class _Rank(NamedTuple):
-    """Orders results that have a score: by the score, then by f1."""
-
-    score: float
-    f1: float
-
-
 class BestMatch(Generic[Result]):
     """Chooses among the results of one run with several references.
 
@@ -106,14 +99,15 @@ class BestMatch(Generic[Result]):
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._best: tuple[_Rank, Result, str] | None = None
+        # The score and the f1 of the best result, the result, and the name of its reference.
+        self._best: tuple[tuple[float, float], Result, str] | None = None
         self._unknown: tuple[Result, str] | None = None
 
     def open(self, references: Iterable[tuple[str, Reference]]) -> Iterator[tuple[str, Reference]]:
         """Yield names and references until an added result is perfect."""
         for name, reference in references:
             yield name, reference
-            if self._best is not None and self._best[0].score >= 1.0:
+            if self._best is not None and self._best[0][0] >= 1.0:
                 return
 
     def add(self, name: str, result: Result) -> None:
@@ -127,7 +121,7 @@ class BestMatch(Generic[Result]):
         if score is None:
             self._unknown = self._unknown or (result, name)
             return
-        rank = _Rank(score, metadata.get("f1", 0.0))
+        rank = (score, metadata.get("f1", 0.0))
         if self._best is None or rank > self._best[0]:
             self._best = (rank, result, name)
 

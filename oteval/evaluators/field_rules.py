@@ -11,17 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .rules import Exact, Rule, Tolerant, how_they_differ
 from .values import MISSING, same
+
+if TYPE_CHECKING:
+    from .judge.field_judge import FieldJudgeModel
 
 __all__ = [
     "AsRule",
     "ByField",
     "FieldAnswer",
     "FieldComparison",
-    "FieldJudge",
     "Judged",
     "Within",
 ]
@@ -37,25 +39,6 @@ class FieldAnswer(NamedTuple):
 
     agrees: bool
     reasoning: str
-
-
-class FieldJudge(Protocol):
-    """Asks a language model whether two values of a field agree."""
-
-    def ask(self, name: str, criterion: str, output: Any, reference: Any) -> FieldAnswer:
-        """The answer.
-
-        Args:
-            name: The path of the field.
-            criterion: When the values agree.
-            output: The output's value.
-            reference: The reference's value.
-
-        Raises:
-            NotEvaluated: The budget is spent.
-            JudgeError: The model returns no valid answer.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +136,7 @@ class Judged(FieldComparison):
         criterion: When two values agree.
     """
 
-    judge: FieldJudge = field(compare=False)
+    judge: FieldJudgeModel = field(compare=False)
     criterion: str
 
     def problem(self, path: str, out: Any, ref: Any) -> str | None:

@@ -37,13 +37,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..base.errors import ConfigError
 from ..base.patterns import Pattern, PatternError, compile_pattern
 from ..messages import RULE_VERSION
-from .field_rules import AsRule, ByField, FieldComparison, FieldJudge, Judged, Within
+from .field_rules import AsRule, ByField, FieldComparison, Judged, Within
 from .rules import (
     Custom,
     Exact,
@@ -57,6 +58,9 @@ from .rules import (
     Tolerant,
 )
 
+if TYPE_CHECKING:
+    from .judge.field_judge import FieldJudgeModel
+
 __all__ = [
     "ARGS_MODES",
     "MODES",
@@ -64,9 +68,7 @@ __all__ = [
     "ArgsMatch",
     "MatchSpec",
     "Mode",
-    "RuleOptions",
     "View",
-    "make_overrides",
     "make_rule",
     "make_spec",
 ]
@@ -141,7 +143,7 @@ def make_spec(
     strict_order: bool = False,
     missing_ok: bool = True,
     is_async: bool = False,
-    judge: FieldJudge | None = None,
+    judge: FieldJudgeModel | None = None,
 ) -> MatchSpec:
     """Check a user's options and make a `MatchSpec` of them.
 
@@ -166,11 +168,11 @@ def make_spec(
     """
     _one_of(trajectory_match_mode, MODES, "trajectory_match_mode")
     _one_of(view, VIEWS, "view")
-    options: RuleOptions = {"missing_ok": missing_ok, "is_async": is_async, "judge": judge}
+    rule = partial(make_rule, missing_ok=missing_ok, is_async=is_async, judge=judge)
     return MatchSpec(
         mode=cast("Mode", trajectory_match_mode),
-        args=make_rule(tool_args_match_mode, "tool_args_match_mode", **options),
-        overrides=make_overrides(tool_args_match_overrides, "tool_args_match_overrides", **options),
+        args=rule(tool_args_match_mode, "tool_args_match_mode"),
+        overrides=_overrides(tool_args_match_overrides, "tool_args_match_overrides", rule),
         view=cast("View", view),
         effect_tools=_tools(effect_tools),
         error_pattern=_pattern(error_pattern),
@@ -230,36 +232,22 @@ _NEAR = 0.75
 _MEANING = "Both values mean the same: an agent that passes either to the tool does the same thing."
 
 
-class RuleOptions(TypedDict, total=False):
-    """The options of `make_rule` and `make_overrides`.
-
-    Attributes:
-        missing_ok: Whether a listed field counts as equal if neither side has it.
-        is_async: Whether functions may be coroutine functions.
-        judge: Asks a language model about judged fields; None refuses judged fields.
-    """
-
-    missing_ok: bool
-    is_async: bool
-    judge: FieldJudge | None
-
-
 def make_rule(
     value: Any,
     name: str,
     *,
     missing_ok: bool = True,
     is_async: bool = False,
-    judge: FieldJudge | None = None,
+    judge: FieldJudgeModel | None = None,
 ) -> Rule:
     """Create a rule from one of the forms above.
 
     Args:
         value: One of the forms above.
         name: The name of the option in error messages.
-        missing_ok: As for `RuleOptions`.
-        is_async: As for `RuleOptions`.
-        judge: As for `RuleOptions`.
+        missing_ok: Whether a listed field counts as equal if neither side has it.
+        is_async: Whether functions may be coroutine functions.
+        judge: Asks a language model about judged fields; None refuses judged fields.
 
     Returns:
         The rule.
@@ -289,20 +277,8 @@ def make_rule(
     )
 
 
-def make_overrides(value: Any, name: str, **options: Unpack[RuleOptions]) -> dict[str, Rule]:
-    """Create the rules of single tools.
-
-    Args:
-        value: Forms by tool name, or None.
-        name: The name of the option in error messages.
-        **options: See `RuleOptions`.
-
-    Returns:
-        The rule of each tool.
-
-    Raises:
-        ConfigError: The value is not a mapping, or one of its forms is wrong.
-    """
+def _overrides(value: Any, name: str, rule: Callable[[Any, str], Rule]) -> dict[str, Rule]:
+    """The rules of single tools, by name."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -311,7 +287,7 @@ def make_overrides(value: Any, name: str, **options: Unpack[RuleOptions]) -> dic
     for tool, form in value.items():
         if not isinstance(tool, str):
             raise ConfigError(f"{name}: {tool!r} is not a tool name; names are strings")
-        rules[tool] = make_rule(form, f"{name}[{tool!r}]", **options)
+        rules[tool] = rule(form, f"{name}[{tool!r}]")
     return rules
 
 
@@ -325,7 +301,7 @@ def _fields(value: list[Any] | tuple[Any, ...], name: str, missing_ok: bool) -> 
 
 
 def _from_mapping(
-    value: Mapping[Any, Any], name: str, missing_ok: bool, judge: FieldJudge | None
+    value: Mapping[Any, Any], name: str, missing_ok: bool, judge: FieldJudgeModel | None
 ) -> Rule:
     inner = next(iter(value.values())) if len(value) == 1 else None
     if isinstance(inner, Mapping):
@@ -360,7 +336,7 @@ def _refuse_words(value: Mapping[Any, Any], name: str) -> None:
 
 
 def _tolerant(
-    value: Mapping[Any, Any], name: str, missing_ok: bool, judge: FieldJudge | None
+    value: Mapping[Any, Any], name: str, missing_ok: bool, judge: FieldJudgeModel | None
 ) -> Rule:
     _check_keys(value, ("sets", "fields"), name)
     sets, fields = value.get("sets", []), value.get("fields", {})
@@ -383,7 +359,7 @@ def _by_field(
     name: str,
     rule: Exact | Tolerant,
     missing_ok: bool,
-    judge: FieldJudge | None,
+    judge: FieldJudgeModel | None,
 ) -> Rule:
     fields = {}
     for path, comparison in value.items():
@@ -394,7 +370,7 @@ def _by_field(
 
 
 def _comparison(
-    value: Any, name: str, rule: Exact | Tolerant, judge: FieldJudge | None
+    value: Any, name: str, rule: Exact | Tolerant, judge: FieldJudgeModel | None
 ) -> FieldComparison:
     if isinstance(value, str) and value in _WORDS:
         return AsRule(_RULES[value]())
@@ -422,7 +398,7 @@ def _comparison(
     return Within(value.get("abs", 0.0), value.get("rel", 0.0), fallback)
 
 
-def _judged(criterion: str, name: str, judge: FieldJudge | None) -> FieldComparison:
+def _judged(criterion: str, name: str, judge: FieldJudgeModel | None) -> FieldComparison:
     if judge is None:
         raise ConfigError(f"{name} is judged, which needs a model: give judge: {{model: ...}}")
     return Judged(judge, criterion)

@@ -50,17 +50,17 @@ _REASONING_PARTS = frozenset(
 _CALL_PARTS = frozenset({"tool_use", "tool_call", "function_call"})
 
 
-@dataclass(frozen=True)
+@dataclass
 class AnswerCall:
-    """A tool call in a reply.
+    """A tool call in a reply; of a stream, as far as it has arrived.
 
     Attributes:
         name: The tool's name, or "".
         arguments: JSON text or an object.
     """
 
-    name: str
-    arguments: Any
+    name: str = ""
+    arguments: Any = ""
 
 
 @dataclass(frozen=True)
@@ -207,17 +207,11 @@ def read_completion(response: Any, request: CompletionRequest) -> ModelReply:
 
 
 @dataclass
-class _StreamedCall:
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-
-
-@dataclass
 class StreamedCompletion:
     """A chat completion assembled from the chunks of a stream."""
 
     _content: list[Any] = field(default_factory=list)
-    _calls: dict[Any, _StreamedCall] = field(default_factory=dict)
+    _calls: dict[Any, AnswerCall] = field(default_factory=dict)
     _refusal: list[str] = field(default_factory=list)
     _choices: set[Any] = field(default_factory=set)
     _finish_reasons: list[str] = field(default_factory=list)
@@ -240,10 +234,10 @@ class StreamedCompletion:
                 self._add_call(call)
 
     def _add_call(self, chunk: Any) -> None:
-        call = self._calls.setdefault(attribute(chunk, "index") or 0, _StreamedCall())
+        call = self._calls.setdefault(attribute(chunk, "index") or 0, AnswerCall())
         function = attribute(chunk, "function")
         call.name = call.name or str(attribute(function, "name") or "")
-        call.arguments.append(str(attribute(function, "arguments") or ""))
+        call.arguments += str(attribute(function, "arguments") or "")
 
     def _finish_reason(self) -> str:
         """Why the model stopped, preferring a reason that means the answer is incomplete.
@@ -260,11 +254,10 @@ class StreamedCompletion:
 
     def completion(self, request: CompletionRequest) -> ModelReply:
         """The reply."""
-        calls = self._calls.values()
         return make_reply(
             request,
             content=read_content(self._content),
-            calls=[AnswerCall(call.name, "".join(call.arguments)) for call in calls],
+            calls=[*self._calls.values()],
             refusal="".join(self._refusal),
             finish_reason=self._finish_reason(),
             model=self._model,

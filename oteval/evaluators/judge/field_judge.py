@@ -62,7 +62,7 @@ _QUESTIONS: ContextVar[FieldQuestions | None] = ContextVar("oteval_field_questio
 
 @dataclass(frozen=True, kw_only=True)
 class FieldJudgeModel(LlmJudge):
-    """Asks a language model whether two values of a field agree; a `FieldJudge`."""
+    """Asks a language model whether two values of a field agree."""
 
     type: ClassVar[str] = "field_judge"
 

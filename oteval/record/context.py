@@ -7,35 +7,23 @@ task. `carry_context` makes threads, executors and child processes do the same.
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
+
+from opentelemetry import baggage, context as otel_context, trace
+from opentelemetry.context import Context
 
 from ..messages import field_of, read_call
 from ..model import ToolCall
 from .conventions import CONVERSATION_ID
 from .faults import guarded
 
-if TYPE_CHECKING:
-    from opentelemetry import baggage, context as otel_context, trace
-    from opentelemetry.context import Context
-
-    HAS_API = True
-else:
-    # The instrumentation is optional; without OpenTelemetry the decorators call their functions.
-    try:
-        from opentelemetry import baggage, context as otel_context, trace
-
-        HAS_API = True
-    except ImportError:
-        HAS_API = False
-import sys
-import threading
-
 __all__ = [
-    "HAS_API",
     "ToolRequest",
     "attach_environ",
     "context_environ",
@@ -67,10 +55,9 @@ def conversation(id: str, *, propagate: bool = True) -> Iterator[None]:  # noqa:
             HTTP clients then send it to every server, including the model's server.
     """
     token = None
-    if HAS_API:
-        with guarded("beginning a conversation"):
-            install_conversation_processor()
-            token = otel_context.attach(in_conversation(id, propagate=propagate))
+    with guarded("beginning a conversation"):
+        install_conversation_processor()
+        token = otel_context.attach(in_conversation(id, propagate=propagate))
     try:
         yield
     finally:
@@ -224,9 +211,8 @@ def context_environ() -> dict[str, str]:
         subprocess.run(command, env={**os.environ, **oteval.context_environ()})
     """
     carrier: dict[str, str] = {}
-    if HAS_API:
-        with guarded("writing the context into the environment"):
-            _propagator().inject(carrier)
+    with guarded("writing the context into the environment"):
+        _propagator().inject(carrier)
     return {name.upper(): value for name, value in carrier.items()}
 
 
@@ -239,8 +225,6 @@ def attach_environ(environ: Mapping[str, str] | None = None) -> None:
     Args:
         environ: The variables that `context_environ` returned; by default the environment.
     """
-    if not HAS_API:
-        return
     with guarded("reading the context from the environment"):
         variables = os.environ if environ is None else environ
         names = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")

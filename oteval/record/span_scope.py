@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from opentelemetry import context as otel_context, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Tracer
 
 from .. import __version__
-from .context import HAS_API
 from .conventions import error_type, exception_event
 from .faults import guarded, note_fault
-
-if TYPE_CHECKING:
-    from opentelemetry import context as otel_context, trace
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Span, SpanKind, Tracer
-elif HAS_API:
-    from opentelemetry import context as otel_context, trace
 
 __all__ = ["SpanScope", "start_scope"]
 
@@ -58,8 +54,6 @@ def start_scope(
         is_client: Whether the span is about a request to another process.
         context: The parent's context; by default the current one.
     """
-    if not HAS_API:
-        return None
     try:
         tracer = _tracer_in_use()
         if tracer is None:

@@ -24,13 +24,15 @@ from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry import trace
+
 from ..base.errors import InputError
 from ..base.import_hook import ModuleWatch
 from ..base.jsontext import loads
 from ..messages import parse_arguments
 from ..reconstruct import api_of, offered_tools
 from .agent_files import installed_package, is_agent_file
-from .context import HAS_API, take_call_id
+from .context import take_call_id
 from .conventions import TOOL_FUNCTION
 from .faults import guarded
 from .function_wrappers import with_invocation
@@ -228,8 +230,8 @@ class ToolWatcher:
         """Wrap a function so that it also records the call; None if no model requested it."""
         if not (self._requested or self._open) or current_tool_hook() is not None:
             return None
-        span = _current_span()
-        if span is None or _is_span_of(span, name):
+        span = trace.get_current_span()
+        if _is_span_of(span, name):
             return None
         if not _is_called_by_agent(sys._getframe(_FRAMES_TO_CALLER)):
             return None
@@ -308,15 +310,6 @@ def _calls_of_unknown_api(body: bytes, offered: frozenset[str]) -> Iterator[tupl
                 arguments = (value[key] for key in _ARGUMENT_KEYS if key in value)
                 yield str(value["name"]), parse_arguments(next(arguments, None))
             waiting.extend(reversed(list(value.values())))
-
-
-def _current_span() -> Any:
-    """The current span, which may record nothing; None without OpenTelemetry."""
-    if not HAS_API:
-        return None
-    from opentelemetry import trace
-
-    return trace.get_current_span()
 
 
 def _is_span_of(span: Any, name: str) -> bool:

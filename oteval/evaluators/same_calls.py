@@ -31,7 +31,7 @@ class SameCalls(Evaluator):
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare a run with the recorded run, which is the reference."""
         if context.reference_outputs is None:
-            raise NotEvaluated("there is no recorded run to compare with")
+            raise NotEvaluated("the recorded run is missing")
         recorded = to_messages(context.reference_outputs, "reference_outputs")
         difference = call_changes(context.messages, recorded)
         if not difference.changes:

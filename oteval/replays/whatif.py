@@ -448,7 +448,7 @@ class _Target:
     def _changes(
         self, name: str, run: NewRun, threads: Sequence[Sequence[RecordedModelCall]]
     ) -> str:
-        """What changed before a session failed, which may be why it did; or ""."""
+        """The changes before a session failed, which may be the cause; or ""."""
         if not threads or not threads[LEAD]:
             return ""
         sides = self._sessions.recorded[name], self._sessions.outputs(name, run, threads)

@@ -56,9 +56,9 @@ class ShownChange:
         sign: Its mark.
         question: The question, unique among the runs of the comparison.
         name: The id of the example, shortened.
-        reason: What changed, by the first figure that says so.
+        reason: The change, by the first figure that shows it.
         figures: Each figure with its change and its reason.
-        place: The numbers of the messages that differ first, or "".
+        position: The numbers of the messages that differ first, or "".
         before: The message of the first run there, "" without any.
         now: The message of the second run.
         run_before: The id of the first run's trajectory, or "".
@@ -71,7 +71,7 @@ class ShownChange:
     name: str
     reason: str
     figures: tuple[str, ...]
-    place: str
+    position: str
     before: str
     now: str
     run_before: str
@@ -80,12 +80,12 @@ class ShownChange:
     @property
     def has_details(self) -> bool:
         """Whether there is more to show than fits into a line."""
-        return bool(self.place) or self.reason != self.figures[0]
+        return bool(self.position) or self.reason != self.figures[0]
 
     @property
     def line(self) -> str:
         """The change in one line."""
-        return f"{self.sign} {self.question}: {self.reason}{self.place and f'; {self.place}'}"
+        return f"{self.sign} {self.question}: {self.reason}{self.position and f'; {self.position}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class ShownComparison:
         second: The name of the second.
         summary: How many runs broke, got better and did not change.
         changes: The runs that broke, then the runs that got better.
-        unevaluated: What could not be compared, one line each.
+        unevaluated: The figures and runs that could not be compared, one line each.
         left_out: How many changed runs are left out.
     """
 
@@ -175,7 +175,7 @@ def changes_summary(comparison: Comparison) -> str:
 
 
 def unevaluated_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield what could not be compared, one line for each figure and reason."""
+    """Yield a line for each figure that could not be compared, and each reason."""
     names = _names(comparison)
     for row in comparison.changes.unevaluated:
         yield f"? {_unevaluated(row, names)}"
@@ -183,9 +183,9 @@ def unevaluated_lines(comparison: Comparison) -> Iterator[str]:
 
 def changes_view(comparison: Comparison) -> Iterator[RenderableType]:
     """Yield the runs that broke with their details, then all other changes, and their counts."""
-    shown = shown_changes(comparison)
-    broke = [change for change in shown if change.kind == "broke"]
-    better = [change for change in shown if change.kind == "better"]
+    changes = shown_changes(comparison)
+    broke = [change for change in changes if change.kind == "broke"]
+    better = [change for change in changes if change.kind == "better"]
     yield from _lines(broke)
     # A single figure without a reason is in the line already.
     detailed = [change for change in broke if change.has_details]
@@ -219,8 +219,8 @@ def _details(change: ShownChange) -> Iterator[Text]:
     yield line
     for figure in change.figures:
         yield Text(f"  {figure}")
-    if change.place:
-        yield Text(f"  {change.place}:", style="dim")
+    if change.position:
+        yield Text(f"  {change.position}:", style="dim")
         yield Text(f"    before  {change.before}", style="red")
         yield Text(f"    now     {change.now}", style="green")
 
@@ -267,7 +267,7 @@ def _shown(change: RunChange, question: str, name: str) -> ShownChange:
             f"{figure}{f': {was}{reason}' if reason else ''}"
             for figure, reason in zip(figures, reasons, strict=True)
         ),
-        place="" if pair is None else _place(pair),
+        position="" if pair is None else _position(pair),
         before="" if pair is None else _message(pair.left, shared_start(pair)),
         now="" if pair is None else _message(pair.right, shared_start(pair)),
         run_before=change.before.run.trajectory_id,
@@ -279,7 +279,7 @@ def _figure_line(key: str, before: float, now: float) -> str:
     return f"{one_line(key)} {before:.3g} → {now:.3g}"
 
 
-def _place(pair: AlignedPair) -> str:
+def _position(pair: AlignedPair) -> str:
     """The number of the messages, as `oteval show` and `oteval diff` count them."""
     if pair.left_at == pair.right_at or pair.right_at is None:
         return f"message {pair.left_at}"
@@ -296,9 +296,9 @@ def _message(message: Message | None, start: int) -> str:
 
 
 def _unevaluated(row: Unevaluated, names: Mapping[str, str]) -> str:
-    shown = [names[name] for name in row.ids[:_MOST_NAMES]]
-    more = f" and {len(row.ids) - len(shown)} more" if len(row.ids) > len(shown) else ""
+    listed = [names[name] for name in row.ids[:_MOST_NAMES]]
+    more = f" and {len(row.ids) - len(listed)} more" if len(row.ids) > len(listed) else ""
     figure = f"{one_line(row.key)}: not evaluated" if row.key else "not compared"
     reason = shorten(one_line(row.reason), _REASON) or "no reason given"
     where = f"{counted(len(row.ids), 'example')} of {one_line(row.experiment)}"
-    return f"{figure} on {where}: {reason}: {', '.join(shown)}{more}"
+    return f"{figure} on {where}: {reason}: {', '.join(listed)}{more}"

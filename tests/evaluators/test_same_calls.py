@@ -153,7 +153,7 @@ def test_without_a_recorded_run_nothing_is_evaluated() -> None:
     result = SameCalls()(outputs=RECORDED)
 
     assert result["score"] is None
-    assert "no recorded run" in result["comment"]
+    assert "recorded run is missing" in result["comment"]
 
 
 def test_many_calls_take_linear_time() -> None:

@@ -158,7 +158,7 @@ class RunChanges:
     Attributes:
         broke: The examples that broke, the greatest change first.
         better: The examples that got better, the greatest change first.
-        unevaluated: What could not be compared.
+        unevaluated: The figures and runs that could not be compared.
         same: How many examples have a verdict on both sides that did not change.
     """
 

@@ -145,7 +145,6 @@ from .scoring import (
     Comparison as Comparison,
     Config as Config,
     ExperimentResults as ExperimentResults,
-    evaluate as evaluate,
     evaluate_comparative as evaluate_comparative,
     load as load,
     load_config as load_config,
@@ -155,7 +154,6 @@ from .scoring import (
     score as score,
 )
 from .scoring.experiments import (
-    aevaluate as aevaluate,
     aevaluate_comparative as aevaluate_comparative,
     compare_experiments as compare_experiments,
     make_dataset as make_dataset,
@@ -168,7 +166,7 @@ from .scoring.experiments.simulation import (
     run_multiturn_simulation as run_multiturn_simulation,
     run_multiturn_simulation_async as run_multiturn_simulation_async,
 )
-from .serve import InProcess as InProcess, capture as capture
+from .serve import InProcess as InProcess
 from .store import (
     Store as Store,
 )
@@ -189,4 +187,6 @@ from .record.context import (
 from .record.context_carriers import carry_context as carry_context
 from .record.decorators import agent as agent, tool as tool
 from .record.model_calls import model_call as model_call
+from .record.observed_targets import aevaluate as aevaluate, evaluate as evaluate
+from .record.span_capture import capture as capture
 from .replays import testing as testing

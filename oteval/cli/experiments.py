@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +14,8 @@ from rich.text import Text
 
 from ..base.errors import NothingEvaluated
 from ..base.text import counted
-from ..evaluators import load_function
+from ..evaluators import load_function, load_target
+from ..record import default_service, observed_targets
 from ..scoring import (
     DEFAULT_PATH,
     Comparison,
@@ -140,10 +141,15 @@ def eval_(
     nothing could be evaluated.
     """
     import_from_cwd()
-    function = load_function(target) if target else None
     selection = select(**filter_options)
     config = _config(config_path, bool(calls))
-    with open_store(db, create=bool(target)) as store:
+    with ExitStack() as stack:
+        if target:
+            # Before the target is imported: it may create its agent then.
+            rules = [rule.rule() for rule in config.redact] if config else []
+            stack.enter_context(observed_targets(default_service(target.split(":")[0]), rules))
+        function = load_target(target) if target else None
+        store = stack.enter_context(open_store(db, create=bool(target)))
         evaluators = _evaluators(config, Path(config_path or DEFAULT_PATH).parent, calls, store)
         if baseline is not None:
             load_experiment(baseline, store)  # report a wrong name before the run

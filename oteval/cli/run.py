@@ -16,7 +16,15 @@ from ..base.errors import ConfigError, InputError, NothingEvaluated, OtevalError
 from ..base.files import MEMORY
 from ..base.text import counted, shown_url
 from ..model import Selection
-from ..record import CANNOT_START, NOT_FOUND, ChildSettings, RunResult, run_command, service_of
+from ..record import (
+    CANNOT_START,
+    NOT_FOUND,
+    ChildSettings,
+    RunResult,
+    default_service,
+    run_command,
+    service_of,
+)
 from ..scoring import MAX_IDS, TraceFolder, TransferReport, open_patiently
 from .common import db_option, warn
 
@@ -119,7 +127,7 @@ def run(
         to=_destination(to),
         folder=str(folder.path) if folder else "",
         prefix=folder.prefix if folder else "",
-        service=service or _default_service(command),
+        service=service or default_service(service_of(command)),
         capture_content=not no_content,
         record_http=not no_record,
         redact=redact,
@@ -155,13 +163,6 @@ def _destination(to: str) -> str:
     if not path.parent.is_dir():
         raise InputError(f"--to {to}: its folder does not exist")
     return str(path)
-
-
-def _default_service(command: Sequence[str]) -> str:
-    attributes = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    if os.environ.get("OTEL_SERVICE_NAME") or re.search(r"(^|,)\s*service\.name=", attributes):
-        return ""
-    return service_of(command)
 
 
 def _report_start(program: str, error: OSError) -> int:
@@ -211,6 +212,8 @@ def _summary(result: RunResult, to: str, db: str) -> str:
         return f"no spans in {db}: all were lost"
     if not traces.spans:
         return "no spans: no instrumented library was used (oteval doctor lists them)"
+    if not traces.changed and traces.duplicates:
+        return f"{spans}, stored in {db} by the program itself; oteval trajectories lists its runs"
     if not traces.changed:
         return f"{spans} in {db}, none of an agent; oteval doctor lists the known libraries"
     runs = counted(len(traces.changed), "agent run")

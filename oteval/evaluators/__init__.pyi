@@ -38,6 +38,7 @@ from .functions import (
     FunctionEvaluator as FunctionEvaluator,
     code_version as code_version,
     load_function as load_function,
+    load_target as load_target,
     result_of as result_of,
 )
 from .gates import (

@@ -24,7 +24,14 @@ from .evaluator import EvaluationContext, Evaluator, ReferenceOption, Resources
 from .messages import to_messages
 from .options import PYTHON_ONLY, FunctionName, Seconds
 
-__all__ = ["FunctionEvaluator", "call_with", "code_version", "load_function", "result_of"]
+__all__ = [
+    "FunctionEvaluator",
+    "call_with",
+    "code_version",
+    "load_function",
+    "load_target",
+    "result_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +123,32 @@ def load_function(reference: str) -> Callable[..., Any]:
     Raises:
         ConfigError: The module cannot be imported, or has no such function.
     """
+    function = _load(reference)
+    if not callable(function):
+        module_name, _, path = reference.partition(":")
+        raise ConfigError(f"call {reference!r}: {module_name} has no function {path!r}")
+    loaded: Callable[..., Any] = function
+    return loaded
+
+
+def load_target(reference: str) -> Any:
+    """Import the target of an experiment: a function, or an object with a method `invoke`.
+
+    Raises:
+        ConfigError: The module cannot be imported, or has no such target.
+    """
+    target = _load(reference)
+    if not callable(target) and not callable(getattr(target, "invoke", None)):
+        module_name, _, path = reference.partition(":")
+        raise ConfigError(
+            f"target {reference!r}: {module_name} has no function {path!r}, and no object of that "
+            "name with invoke(), such as a graph of LangGraph"
+        )
+    return target
+
+
+def _load(reference: str) -> Any:
+    """The object with a name such as ``package.module:name``; None if the module lacks it."""
     module_name, _, path = reference.partition(":")
     try:
         target: Any = importlib.import_module(module_name)
@@ -124,10 +157,7 @@ def load_function(reference: str) -> Callable[..., Any]:
         raise ConfigError(f"call {reference!r}: cannot import {module_name}: {reason}") from error
     for name in path.split("."):
         target = getattr(target, name, None)
-    if not callable(target):
-        raise ConfigError(f"call {reference!r}: {module_name} has no function {path!r}")
-    function: Callable[..., Any] = target
-    return function
+    return target
 
 
 def code_version(function: Callable[..., Any]) -> str:

@@ -53,11 +53,19 @@ from .hooks import (
 from .instrumented_command import (
     ChildSettings as ChildSettings,
     RunResult as RunResult,
+    default_service as default_service,
     run_command as run_command,
     service_of as service_of,
 )
+from .observed_targets import (
+    observed_targets as observed_targets,
+)
 from .parameters import (
     argument_forms as argument_forms,
+)
+from .span_capture import (
+    Capture as Capture,
+    capture as capture,
 )
 from .tool_functions import (
     ToolFunction as ToolFunction,

@@ -27,7 +27,7 @@ from typing import Any
 from .context import attach_environ, context_environ
 from .faults import guarded
 
-__all__ = ["carry_context", "uncarry_context"]
+__all__ = ["carries_context", "carry_context", "uncarry_context"]
 
 _lock = threading.Lock()
 _patches: list[tuple[Any, str, Any]] = []
@@ -45,6 +45,11 @@ def carry_context() -> None:
         _patch(ThreadPoolExecutor, "submit", _submit_to_threads)
         with guarded("carrying the context into processes"):
             _patch_processes()
+
+
+def carries_context() -> bool:
+    """Whether `carry_context` is in effect."""
+    return bool(_patches)
 
 
 def uncarry_context() -> None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,17 @@ if TYPE_CHECKING:
     from .wire.interception import Interception
     from .wire.recording_worker import RecordingWorker
 
-__all__ = ["Instrumentation", "instrument"]
+__all__ = [
+    "Instrumentation",
+    "active_rules",
+    "flush_exchanges",
+    "instrument",
+    "instrumented_captures",
+]
 
 _LOG = logging.getLogger("oteval")
+# The destination of a recording that only captures read.
+_CAPTURES = "oteval.capture"
 
 
 class Instrumentation:
@@ -159,14 +168,84 @@ def instrument(
         except Exception as error:  # the agent must not fail because it is observed
             _LOG.debug("oteval.instrument failed", exc_info=True)
             return _inactive(destination.name, f"{type(error).__name__}: {error}")
-        _ACTIVE[destination.name] = handle
-        with guarded("turning on the instrumentations"):
-            _turn_on(providers, libraries, capture_content=capture_content)
-        # Requests and responses have the content of messages.
-        if record_http and capture_content:
-            with guarded("recording HTTP exchanges"):
-                _record_http(providers)
+        _activate(
+            handle,
+            providers,
+            libraries=libraries,
+            capture_content=capture_content,
+            record_http=record_http,
+        )
     return handle
+
+
+@contextmanager
+def instrumented_captures(
+    service: str | None = None, redact: Iterable[RedactionRule | Mapping[str, Any] | str] = ()
+) -> Iterator[None]:
+    """Record the agents of this process for captures while a block runs; nothing is exported.
+
+    A process that is recorded already stays as it is. Inside the block, `instrument` without a
+    destination adds none.
+
+    Args:
+        service: The name of the service, if neither the environment nor the process has one.
+        redact: Rules that remove secrets, as for `instrument`; see `active_rules`.
+    """
+    from .context_carriers import carries_context, uncarry_context
+
+    handle, rules, is_carried = None, _rules(redact), carries_context()
+    with _LOCK:
+        _forget_closed()
+        if _ACTIVE:
+            _with_rules(next(iter(_ACTIVE.values())), rules)
+        elif not _missing():
+            from .content import redact_content
+
+            redact_content(rules)
+            handle = Instrumentation(_CAPTURES)
+            handle._rules = rules
+            _activate(handle, _providers(service, tracer=None, logger=None))
+    try:
+        yield
+    finally:
+        if handle is not None:
+            handle.shutdown()
+        if not _ACTIVE and not is_carried:
+            uncarry_context()
+
+
+def active_rules() -> tuple[RedactionRule, ...]:
+    """The redaction rules of all destinations of the process, each once."""
+    with _LOCK:
+        return tuple(dict.fromkeys(rule for handle in _ACTIVE.values() for rule in handle._rules))
+
+
+def flush_exchanges(timeout: float) -> None:
+    """Wait until the finished HTTP exchanges have been emitted as log records.
+
+    Args:
+        timeout: The seconds to wait.
+    """
+    if _WORKER is not None:
+        _WORKER.flush(timeout)
+
+
+def _activate(
+    handle: Instrumentation,
+    providers: Any,
+    *,
+    libraries: Sequence[str] | None = None,
+    capture_content: bool = True,
+    record_http: bool = True,
+) -> None:
+    """Count a recording as active, and turn everything on that its spans come from."""
+    _ACTIVE[handle.destination] = handle
+    with guarded("turning on the instrumentations"):
+        _turn_on(providers, libraries, capture_content=capture_content)
+    # Requests and responses have the content of messages.
+    if record_http and capture_content:
+        with guarded("recording HTTP exchanges"):
+            _record_http(providers)
 
 
 def _start(
@@ -228,9 +307,8 @@ def _record_http(providers: Any) -> None:
     for handle in _ACTIVE.values():
         if handle._pipeline is not None:
             handle._pipeline.source = _WORKER
-    rules = dict.fromkeys(rule for handle in _ACTIVE.values() for rule in handle._rules)
     before = _RECORDING
-    redactor = SecretRedactor(rules)
+    redactor = SecretRedactor(active_rules())
     recorder = WireRecorder(
         providers.logger,
         redactor=redactor,
@@ -264,17 +342,17 @@ def _stop() -> None:
 def _providers(service: str | None, tracer: Any, logger: Any) -> Any:
     """The providers of the process, which the first call sets up."""
     global _PROVIDERS
-    from .providers import Providers
+    from .providers import Providers, process_providers
 
     if tracer is not None or logger is not None:
         return _announced(Providers(service, tracer, logger))
-    if _PROVIDERS is None:
-        _PROVIDERS = _announced(Providers(service))
+    _PROVIDERS = _announced(process_providers(service))
     return _PROVIDERS
 
 
 def _announced(providers: Any) -> Any:
-    for note in providers.notes:
+    notes, providers.notes = providers.notes, []
+    for note in notes:
         _LOG.warning("oteval.instrument: %s", note)
     return providers
 
@@ -294,7 +372,8 @@ def _with_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> In
 
         redact_content(new)
         handle._rules += new
-        handle._redacting.use(ValueRedactor(handle._rules))
+        if handle._redacting is not None:
+            handle._redacting.use(ValueRedactor(handle._rules))
         if _RECORDING is not None and _PROVIDERS is not None:
             _record_http(_PROVIDERS)
     return handle

@@ -21,7 +21,7 @@ from ..scoring import TraceFolder, TransferReport
 from .bootstrap import ProcessReport, environment, read_reports
 from .foreground_process import run_foreground
 
-__all__ = ["ChildSettings", "RunResult", "run_command", "service_of"]
+__all__ = ["ChildSettings", "RunResult", "default_service", "run_command", "service_of"]
 
 _ENTRY = "oteval.record.child_setup:start"
 _CHECK_INTERVAL = 1.0  # seconds
@@ -136,6 +136,15 @@ def service_of(command: Sequence[str]) -> str:
             path = Path(argument)
             return path.parent.name if path.name == "__main__.py" else path.stem
     return program
+
+
+def default_service(name: str) -> str:
+    """A service name, or "" if the environment has one."""
+    attributes = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    is_named = os.environ.get("OTEL_SERVICE_NAME") or re.search(
+        r"(^|,)\s*service\.name=", attributes
+    )
+    return "" if is_named else name
 
 
 class _PeriodicLoader:

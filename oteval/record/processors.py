@@ -21,7 +21,7 @@ from .export_pipeline import BatchExporter, Exportable, ExportFailed, ExportPipe
 from .providers import InvocationMarker
 from .span_redaction import TelemetryRedactor
 
-__all__ = ["LogExportProcessor", "RedactingExporter", "SpanExportProcessor"]
+__all__ = ["LogExportProcessor", "RedactingExporter", "SpanExportProcessor", "readable_record"]
 
 _LOG = logging.getLogger("oteval")
 # The memory of a span without attributes, and of each further object.
@@ -90,15 +90,24 @@ class LogExportProcessor(_Queueing, LogRecordProcessor):
             else:
                 record.body, size = _copied(record.body)
             size += _OBJECT_BYTES + _attributes_size(record.attributes)
-            readable = ReadableLogRecord(
-                record,
-                log_record.resource or Resource.get_empty(),
-                log_record.instrumentation_scope,
-                log_record.limits,
-            )
-            self._pipeline.add(Exportable(readable, True, size))
+            self._pipeline.add(Exportable(readable_record(log_record, record), True, size))
         except Exception:  # the agent must not fail because of its logs
             _LOG.debug("a log record could not be queued", exc_info=True)
+
+
+def readable_record(log_record: Any, record: Any = None) -> ReadableLogRecord:
+    """A log record as exporters get it.
+
+    Args:
+        log_record: The log record as processors get it.
+        record: Its record, if it is a copy.
+    """
+    return ReadableLogRecord(
+        record or log_record.log_record,
+        log_record.resource or Resource.get_empty(),
+        log_record.instrumentation_scope,
+        log_record.limits,
+    )
 
 
 class RedactingExporter:

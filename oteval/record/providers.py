@@ -23,6 +23,7 @@ import inspect
 import os
 import secrets
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from opentelemetry import _logs, trace
 from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor, ReadableLogRecord
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.util._decorator import _agnosticcontextmanager
 
 from ..model import INVOCATION_ID
@@ -42,7 +44,9 @@ __all__ = [
     "OncePerCallProvider",
     "Providers",
     "current_invocation",
+    "has_processor",
     "join_invocation",
+    "process_providers",
 ]
 
 _ADD = ("add_span_processor", "add_log_record_processor")
@@ -63,28 +67,42 @@ class Providers:
         notes: Warnings for the user, one sentence each.
     """
 
-    def __init__(self, service: str | None, tracer: Any = None, logger: Any = None) -> None:
+    def __init__(
+        self,
+        service: str | None,
+        tracer: Any = None,
+        logger: Any = None,
+        *,
+        sampler: Sampler | None = None,
+    ) -> None:
         """Join the providers of the process, or set them up.
 
         Args:
             service: The name of the service, for a provider that is set up.
             tracer: A tracer provider to join; by default the global one.
             logger: A logger provider to join; by default the global one.
+            sampler: The sampler of a tracer provider that is set up; by default that of the
+                environment.
         """
         self.notes: list[str] = []
-        self._service = service
+        self._service, self._sampler = service, sampler
         self._spans = _SpanRelay()
         self._logs = _LogRelay()
         self._joined: set[int] = set()
         self._owns_tracer = False
         self.tracer = tracer if tracer is not None else self._join_tracer()
         self.logger = logger if logger is not None else self._join_logger()
-        if not self._owns_tracer and service and self._named() not in (service, None):
+        if not self._owns_tracer:
+            self.note_service(service)
+        self._check_limits()
+
+    def note_service(self, service: str | None) -> None:
+        """Note that the name of a service comes too late, if it is not that of the provider."""
+        if service and self._named() not in (service, None):
             self.notes.append(
                 f"service={service!r} is ignored: the process has a tracer provider already, "
                 f"with service.name {self._named()!r}"
             )
-        self._check_limits()
 
     def add(self, spans: SpanProcessor, logs: LogRecordProcessor) -> None:
         """Add processors to both providers."""
@@ -113,6 +131,7 @@ class Providers:
             shutdown_on_exit=False,
             active_span_processor=self._spans,  # type: ignore[arg-type]  # only its methods matter
             span_limits=_span_limits(),
+            sampler=self._sampler,
         )
         self._owns_tracer = True
         if isinstance(current, trace.ProxyTracerProvider):
@@ -187,6 +206,37 @@ class Providers:
                 f"values of attributes are cut after {length} characters{by}: long messages will "
                 "be incomplete"
             )
+
+
+_LOCK = threading.Lock()
+_process_providers: Providers | None = None
+
+
+def process_providers(service: str | None = None, *, sampler: Sampler | None = None) -> Providers:
+    """The global providers of the process, which the first call joins or sets up.
+
+    Args:
+        service: The name of the service, see `Providers`.
+        sampler: The sampler, see `Providers`.
+    """
+    global _process_providers
+    with _LOCK:
+        is_reset = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+        if _process_providers is None or is_reset:
+            _process_providers = Providers(service, sampler=sampler)
+        else:
+            _process_providers.note_service(service)
+        return _process_providers
+
+
+def has_processor(provider: Any, processor: Any) -> bool:
+    """Whether a tracer or logger provider of the SDK passes its records to a processor."""
+    for name in ("_active_span_processor", "_multi_log_record_processor"):
+        target = getattr(provider, name, None)
+        for members in ("own", "_span_processors", "_log_record_processors"):
+            if processor in (getattr(target, members, None) or ()):
+                return True
+    return False
 
 
 def _can_replace(provider: Any, own: Any, current: Any) -> bool:

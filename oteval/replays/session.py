@@ -204,7 +204,7 @@ class ReplaySession:
     def _begin(self, undo: ExitStack) -> None:
         """Set everything up; `undo` takes it back."""
         if self._capture and _is_instrumented():
-            from ..serve import capture
+            from ..record import capture
 
             self._captured = undo.enter_context(capture())
         install_tool_adapters()

@@ -71,6 +71,7 @@ from .experiments import (
     Progress as Progress,
     ResultRow as ResultRow,
     Standing as Standing,
+    aevaluate as aevaluate,
     compare as compare,
     configured as configured,
     dataset_from_references as dataset_from_references,
@@ -97,6 +98,11 @@ from .experiments.datasets import (
 from .experiments.labels import (
     read_labels as read_labels,
     repeat_verdicts as repeat_verdicts,
+)
+from .experiments.observation import (
+    Observation as Observation,
+    observing as observing,
+    whole_runs as whole_runs,
 )
 from .experiments.paired_examples import (
     SESSIONS as SESSIONS,

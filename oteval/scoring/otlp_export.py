@@ -20,7 +20,7 @@ from .otlp_requests import log_request, span_request
 from .score_events import event_request
 from .span_attributes import score_attributes
 
-__all__ = ["SendReport", "send_events", "send_logs", "send_spans"]
+__all__ = ["SendReport", "send_events", "send_logs", "send_observed", "send_spans"]
 
 _BATCH = 512
 _PAGE = 200
@@ -118,6 +118,29 @@ class _BatchSender:
                 return result
             time.sleep(pause)
             wait = min(wait * 2, _LONGEST_WAIT)
+
+
+def send_observed(
+    client: OtlpClient,
+    spans: Sequence[Span],
+    logs: Sequence[LogRecord],
+    *,
+    patience: float = 60.0,
+) -> SendReport:
+    """Send spans and log records that are not stored.
+
+    Args:
+        client: The endpoint.
+        spans: The spans.
+        logs: The log records.
+        patience: How long (s) a batch is retried before the export is given up.
+    """
+    sender = _BatchSender(client, "traces", patience, on_progress=None)
+    sender.send_all(spans, partial(_span_body, {}))
+    log_sender = _BatchSender(client, "logs", patience, on_progress=None)
+    log_sender.report = sender.report
+    log_sender.send_all(logs, lambda records: log_request(records).SerializeToString())
+    return sender.report
 
 
 def send_spans(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..base.clients.otlp_client import HttpClient
     from ..store import ServerNotice, Store
 
-__all__ = ["MAX_IDS", "TraceFolder", "TransferReport", "open_patiently"]
+__all__ = ["MAX_IDS", "TraceFolder", "TransferReport", "client_of", "open_patiently"]
 
 _SUFFIX, _TAKEN, _RUNNING = ".jsonl", ".taken", ".running"
 _SIGNALS = {"resourceSpans": "traces", "resourceLogs": "logs"}
@@ -51,6 +51,7 @@ class TransferReport:
     Attributes:
         spans: The number of spans that were loaded or sent.
         logs: The number of log records.
+        duplicates: How many of them the database already had.
         changed: The ids of trajectories that are new or changed, at most `MAX_IDS`; none if a
             server took the traces.
         server: The URL of the server that took them, or "".
@@ -62,6 +63,7 @@ class TransferReport:
 
     spans: int = 0
     logs: int = 0
+    duplicates: int = 0
     changed: list[str] = field(default_factory=list)
     server: str = ""
     pages: str = ""
@@ -73,6 +75,7 @@ class TransferReport:
         """Add the result of a later transfer; its error replaces the earlier error."""
         self.spans += later.spans
         self.logs += later.logs
+        self.duplicates += later.duplicates
         self.changed = list(dict.fromkeys([*self.changed, *later.changed]))[:MAX_IDS]
         self.server = later.server or self.server
         self.pages = later.pages
@@ -195,6 +198,7 @@ class TraceFolder:
                 file = load(store, [path]).files[0]
                 report.spans += file.spans
                 report.logs += file.logs
+                report.duplicates += file.written.duplicate
                 if file.problem_count:
                     report.note(f"{path.name}: {file.problems[0]}", file.problem_count)
                 if file.error:
@@ -228,10 +232,7 @@ class TraceFolder:
 
     def _send(self, server: ServerNotice, report: TransferReport) -> None:
         """Send the lines of all files to the server that has the database open."""
-        from ..base.clients.otlp_client import HttpClient
-
-        token = os.environ.get("OTEVAL_INGEST_TOKEN") or server.token
-        client = HttpClient(server.http, {"Authorization": f"Bearer {token}"} if token else {})
+        client = client_of(server)
         report.server = client.url
         try:
             for path in self._take():
@@ -263,6 +264,14 @@ class TraceFolder:
                 report.spans += sent if key == "resourceSpans" else 0
                 report.logs += sent if key == "resourceLogs" else 0
         return True
+
+
+def client_of(server: ServerNotice) -> HttpClient:
+    """A client that sends traces to the server that has a database open."""
+    from ..base.clients.otlp_client import HttpClient
+
+    token = os.environ.get("OTEVAL_INGEST_TOKEN") or server.token
+    return HttpClient(server.http, {"Authorization": f"Bearer {token}"} if token else {})
 
 
 def open_patiently(database: str, patience: float) -> Store:

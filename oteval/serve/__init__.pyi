@@ -1,5 +1,10 @@
 """The names of `oteval.serve` for other rooms; `__init__.py` loads them on first use."""
 
+from .announced_scores import (
+    AnnouncedVerdict as AnnouncedVerdict,
+    config_and_folder as config_and_folder,
+    score_and_announce as score_and_announce,
+)
 from .destinations import (
     refused_folders as refused_folders,
 )
@@ -19,4 +24,3 @@ from .publish import (
 from .server_config import (
     ServerConfig as ServerConfig,
 )
-from .span_capture import Capture as Capture, capture as capture

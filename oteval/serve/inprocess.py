@@ -28,7 +28,7 @@ from ..ingest import log_record_of, span_of
 from ..model import EVERYTHING, LogRecord, Score, Selection, Span, Trajectory
 from ..scoring import Config, refresh
 from ..store import Store
-from .span_capture import read_config, scored
+from .announced_scores import config_and_folder, score_and_announce
 
 __all__ = ["InProcess"]
 
@@ -148,11 +148,11 @@ class InProcess(SpanProcessor):
         Raises:
             ConfigError: The configuration is invalid.
         """
-        rules, folder = read_config(config, base)
+        rules, folder = config_and_folder(config, base)
         self.force_flush()
         with self._using:
             self._refresh()
-            return scored(self._store, rules, folder, selection)
+            return score_and_announce(self._store, rules, folder, selection)
 
     def __enter__(self) -> InProcess:
         """The recorder."""

@@ -295,7 +295,10 @@ def test_nothing_evaluated_has_exit_status_3(shop: Run, tmp_path: Path):
             ("eval", "--data", "none.jsonl", "--target", "shop:target", "--call", "shop:good"),
             "no such",
         ),
-        (("eval", "--data", "data.jsonl", "--target", "shop:nobody"), "no function 'nobody'"),
+        (
+            ("eval", "--data", "data.jsonl", "--target", "shop:nobody", "--call", "shop:uses"),
+            "no function 'nobody'",
+        ),
         (("eval", "--data", "data.jsonl", "--target", "shop:target"), "oteval.yaml: no such file"),
         ((*EVAL, "--baseline", "z"), "no experiment 'z'"),
         (("pairwise", "a", "b"), "no such database"),

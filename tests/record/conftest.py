@@ -7,7 +7,7 @@ import pytest
 import oteval
 from oteval.record import content
 from oteval.record.context_carriers import uncarry_context
-from oteval.serve.span_capture import Capture
+from oteval.record.span_capture import Capture
 
 
 @pytest.fixture

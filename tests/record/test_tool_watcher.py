@@ -19,8 +19,8 @@ import oteval
 from oteval.record import exchanged_code
 from oteval.record.conventions import TOOL_FUNCTION, TOOL_RAISED, TOOL_RETURNED
 from oteval.record.faults import fault_counts
+from oteval.record.span_capture import Capture
 from oteval.record.tool_watcher import ToolWatcher
-from oteval.serve.span_capture import Capture
 
 URL = "http://models.example/v1/chat/completions"
 

@@ -16,7 +16,7 @@ import oteval
 from oteval.store import Store
 
 from ..agent import answer
-from .test_capture import CONFIG, WANTED
+from ..record.test_span_capture import CONFIG, WANTED
 
 
 def recorded(recorder: oteval.InProcess) -> TracerProvider:

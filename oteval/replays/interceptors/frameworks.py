@@ -268,7 +268,7 @@ def _agent_framework_result(answer: ToolAnswer, bound: Bound) -> Any:
     return [Content.from_text(text_of(answer))]
 
 
-ANTHROPIC_TOOLS = (
+ANTHROPIC_TOOLS: tuple[str, ...] = (
     "BetaFunctionTool",
     "BetaAsyncFunctionTool",
     "BetaBuiltinFunctionTool",

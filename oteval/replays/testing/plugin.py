@@ -22,10 +22,10 @@ from .cases import set_plugin_active
 
 if TYPE_CHECKING:
     from oteval.model import Trajectory
+    from oteval.record import Capture
     from oteval.replays.replay_result import ReplayResult
     from oteval.replays.testing.cases import Case
     from oteval.replays.testing.replayed_tests import ReplayedTest
-    from oteval.serve import Capture
 
 __all__ = ["oteval_capture", "oteval_replay", "oteval_replay_command", "oteval_trajectory"]
 
@@ -190,7 +190,7 @@ def oteval_capture(
     request: pytest.FixtureRequest, oteval_tracer_provider: Any
 ) -> Generator[Capture]:
     """Capture the spans of agents that the test runs; see `oteval.capture`."""
-    from oteval.serve import capture
+    from oteval.record import capture
 
     with capture(tracer_provider=oteval_tracer_provider) as run:
         request.node.stash[CAPTURE] = run

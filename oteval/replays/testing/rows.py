@@ -15,7 +15,7 @@ from ...base.errors import NotFound, OtevalError
 from ...base.jsontext import dumps, restore
 
 if TYPE_CHECKING:
-    from ...serve import Capture
+    from ...record import Capture
     from .cases import Case
 
 __all__ = [

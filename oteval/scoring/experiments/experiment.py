@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,6 +25,8 @@ from ...store import Store
 from .comparative import aevaluate_comparative, is_experiments
 from .experiment_store import ExperimentWriter, StoreLike, open_store, start_experiment
 from .feedback import KeyedResult, failed, keyed_results
+from .observation import Observation, current_observer
+from .observed_runs import observed_id, observed_trajectory
 from .outputs import facts_of, json_form, output_form, trajectory_of, trajectory_of_run
 from .plan import Plan, RunTask, plan_of
 from .results import ExperimentResults, results_of
@@ -64,7 +67,8 @@ async def aevaluate(
     Args:
         target: A function from inputs to outputs, synchronous or not, or a LangChain runnable; a
             list of trajectories or sessions; a `Selection` of stored trajectories; or two or more
-            experiments, which are compared as by `evaluate_comparative`.
+            experiments, which are compared as by `evaluate_comparative`. The agents that a function
+            runs in this process are recorded and stored: evaluators of calls score these runs.
         data: The examples: a list of dicts, a JSON-lines file, a `Dataset`, or the name of a
             stored one. Optional for sessions.
         evaluators: Functions as described in `oteval.scoring.experiments.run_evaluators`.
@@ -190,7 +194,8 @@ class _ExperimentRun:
         self._options = options
         self._runner = AsyncRunner[str, Any](timeout=options.timeout)
         self._target_runner = AsyncRunner[str, Any](timeout=options.target_timeout)
-        self._writer = ExperimentWriter(store, experiment.id)
+        self._observer = current_observer()
+        self._store, self._writer = store, ExperimentWriter(store, experiment.id)
         self._progress = Progress(total=len(plan.tasks))
         self._runs: dict[tuple[str, int], Run] = {
             (run.example_id, run.repetition): run
@@ -204,9 +209,12 @@ class _ExperimentRun:
 
     async def run(self, summaries: Mapping[str, Callable[..., Any]]) -> ExperimentResults:
         """Do everything that is not done yet, and return the results."""
+        # Sessions have run already.
+        ready = self._observer.ready() if self._plan.target is not None else nullcontext()
         async with self._writer.flushing():
-            jobs = (partial(self._run_task, task) for task in self._plan.tasks)
-            await run_all(jobs, self._options.concurrency or 1)
+            with ready:
+                jobs = (partial(self._run_task, task) for task in self._plan.tasks)
+                await run_all(jobs, self._options.concurrency or 1)
             results = self._results()
             if summaries:
                 feedback = await self._summarize(results, summaries)
@@ -233,7 +241,7 @@ class _ExperimentRun:
                 self._runs[key] = run
             self._writer.add(run)
         elif run.trajectory is None:
-            trajectory = task.session or trajectory_of_run(run)
+            trajectory = task.session or trajectory_of_run(run, self._store)
             run = self._runs[key] = replace(run, trajectory=trajectory)
         if not run.error:
             for evaluator in self._evaluators:
@@ -260,28 +268,33 @@ class _ExperimentRun:
                 outputs=json_form(session),
                 trajectory=session,
                 trajectory_id=session.id,
-                facts=facts_of(session),
+                facts=facts_of(session, Observation()),
                 start_ns=session.start_ns,
                 end_ns=session.end_ns,
             )
         assert self._plan.target is not None
         # The target gets a copy, which it may change.
         call = partial(self._plan.target, json_form(task.example.inputs))
-        outcome = await self._target_runner.run(call, run.id)
+        with self._observer.observe(task.example) as observation:
+            outcome = await self._target_runner.run(call, run.id)
+        self._writer.add_observed(observation)
+        run = replace(run, end_ns=time.time_ns())
         try:
             value = outcome.result()
             outputs = output_form(value)
         except Exception as error:
             if self._options.raises:
                 raise
-            return replace(run, error=_error_text(error), end_ns=time.time_ns())
-        trajectory = trajectory_of(value, run.id)
+            return replace(
+                run, error=_error_text(error), trajectory_id=observed_id(None, observation)
+            )
+        trajectory = observed_trajectory(trajectory_of(value, run.id), outputs, observation)
         return replace(
             run,
             outputs=outputs,
             trajectory=trajectory,
-            facts=facts_of(trajectory),
-            end_ns=time.time_ns(),
+            trajectory_id=observed_id(trajectory, observation),
+            facts=facts_of(trajectory, observation),
         )
 
     async def _evaluate(self, evaluator: RunEvaluator, run: Run, example: Example) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ...base.errors import ConfigError
-from ...model import Experiment, Feedback, Run, Vote
+from ...base.errors import ConfigError, StoreError
+from ...model import Experiment, Feedback, LogRecord, Run, Span, Vote
 from ...store import Store
+from ..otlp_export import send_observed
+from ..reconstruction import refresh
+from ..trace_folder import client_of
+from .observation import Observation
 
 __all__ = ["ExperimentWriter", "StoreLike", "open_store", "start_experiment"]
 
@@ -19,6 +23,26 @@ StoreLike = Store | str | Path | None
 
 DEFAULT_DB = "oteval.duckdb"
 _FLUSH_SECONDS = 0.5
+
+
+def _store_observed(store: Store, spans: Sequence[Span], logs: Sequence[LogRecord]) -> None:
+    """Store the spans of a target's runs, or send them to the server that has the database open.
+
+    Raises:
+        StoreError: They cannot be stored.
+    """
+    if store.server is None or not store.is_filled:
+        with store.loading():
+            store.spans.write(spans, logs)
+            refresh(store)
+        return
+    client = client_of(store.server)
+    try:
+        report = send_observed(client, spans, logs)
+    finally:
+        client.close()
+    if report.failed:
+        raise StoreError(f"{client.url}: takes no spans of the target: {'; '.join(report.reasons)}")
 
 
 @contextmanager
@@ -97,6 +121,13 @@ class ExperimentWriter:
         self._runs: list[Run] = []
         self._feedback: list[Feedback] = []
         self._votes: list[Vote] = []
+        self._spans: list[Span] = []
+        self._logs: list[LogRecord] = []
+
+    def add_observed(self, observation: Observation) -> None:
+        """Add the spans and log records of a run to the next batch."""
+        self._spans += observation.spans
+        self._logs += observation.logs
 
     def add(
         self,
@@ -114,6 +145,9 @@ class ExperimentWriter:
         """Write the batch."""
         runs, feedback, votes = self._runs, self._feedback, self._votes
         self._runs, self._feedback, self._votes = [], [], []
+        spans, logs, self._spans, self._logs = self._spans, self._logs, [], []
+        if spans or logs:
+            _store_observed(self._store, spans, logs)
         self._store.experiments.write(self._experiment_id, runs, feedback, votes)
 
     @asynccontextmanager

@@ -11,13 +11,20 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from ...base.errors import InputError
+from ...base.errors import InputError, NotFound
 from ...base.jsontext import to_jsonable
 from ...evaluators import gaps_beside, is_message, passed_run, to_messages
-from ...model import Message, Run, Trajectory, Usage
+from ...model import ANSWER_ONLY, Message, Run, Trajectory, Usage
+from ...store import Store
+from .observation import Observation
+from .observed_runs import hides_calls, observed_trajectory, unobserved_gaps
 
 __all__ = [
-    *("facts_of", "json_form", "output_form", "trajectory_of", "trajectory_of_run"),
+    "facts_of",
+    "json_form",
+    "output_form",
+    "trajectory_of",
+    "trajectory_of_run",
 ]
 
 # Values whose text is the value; numbers may be from numpy and `decimal`.
@@ -101,22 +108,38 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
     return replace(run, **_facts(fields))
 
 
-def trajectory_of_run(run: Run) -> Trajectory | None:
-    """The trajectory in the outputs and facts of a stored run; None without messages."""
+def trajectory_of_run(run: Run, store: Store | None = None) -> Trajectory | None:
+    """The trajectory of a stored run; None without messages.
+
+    Args:
+        run: The run.
+        store: The store with the trajectory of an observed run; without it, only the outputs and
+            facts of the run count.
+    """
     if run.trajectory is not None:
         return run.trajectory
     trajectory = trajectory_of(run.outputs, run.id)
-    return (
-        replace(trajectory, gaps=gaps_beside(run.facts), **_facts(run.facts))
-        if trajectory is not None and run.facts
-        else trajectory
-    )
+    if trajectory is not None and run.facts:
+        trajectory = replace(trajectory, gaps=gaps_beside(run.facts), **_facts(run.facts))
+    if store is None or not run.trajectory_id or hides_calls(gaps_beside(run.facts)):
+        return trajectory
+    try:
+        stored = store.trajectories.get(run.trajectory_id)
+    except NotFound:
+        return trajectory
+    return observed_trajectory(trajectory, run.outputs, Observation(trajectories=[stored]))
 
 
-def facts_of(trajectory: Trajectory | None) -> dict[str, Any]:
-    """The facts about a trajectory that its messages do not show, for `Run.facts`."""
+def facts_of(trajectory: Trajectory | None, observation: Observation) -> dict[str, Any]:
+    """The facts about a run that its messages do not show, for `Run.facts`.
+
+    Args:
+        trajectory: The run's trajectory.
+        observation: The observation of the target's call, for the reason of a missing trajectory.
+    """
     if trajectory is None:
-        return {}
+        gaps = unobserved_gaps(observation)
+        return {"gaps": [gap.as_dict() for gap in gaps]} if gaps != (ANSWER_ONLY,) else {}
     facts: dict[str, Any] = {
         "agent": trajectory.agent,
         "service": trajectory.service,

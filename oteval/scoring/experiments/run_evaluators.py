@@ -21,13 +21,14 @@ from typing import Any, Protocol
 
 from ...base.errors import ConfigError
 from ...base.runner.async_runner import AsyncRunner
-from ...evaluators import Evaluator, NotEvaluated, code_version, version_of
+from ...evaluators import Evaluator, NotEvaluated, code_version, gaps_beside, version_of
 from ...model import ANSWER_ONLY, Example, Message, Run, SpanRef, Trajectory
 from ...store import Store
 from ..config import Config
 from ..prepared import PreparedEvaluator, prepare
 from .datasets import CASE_KEY
 from .feedback import KeyedResult, failed, keyed_results, not_evaluated
+from .observed_runs import answer_message, hides_calls
 
 __all__ = [
     "Arguments",
@@ -155,10 +156,13 @@ def _as_trajectory(run: Run, example: Example) -> Trajectory:
     """
     trajectory = run.trajectory
     if trajectory is None:
-        answer = (Message("assistant", run.outputs),) if isinstance(run.outputs, str) else ()
-        trajectory = Trajectory(run.id, SpanRef("", ""), tail=answer, gaps=(ANSWER_ONLY,))
+        answer = answer_message(run.outputs)
+        trajectory = Trajectory(
+            run.id, SpanRef("", ""), tail=answer, gaps=gaps_beside(run.facts) or (ANSWER_ONLY,)
+        )
     question = _only_text(example.inputs)
-    if question and trajectory.tail and ANSWER_ONLY in trajectory.gaps:
+    is_answer = all(message.role == "assistant" for message in trajectory.tail)
+    if question and trajectory.tail and is_answer and hides_calls(trajectory.gaps):
         trajectory = replace(trajectory, tail=(Message("user", question), *trajectory.tail))
     # References by case, and 'where', find the example by these.
     case = {**example.metadata, CASE_KEY: example.id}

@@ -118,9 +118,45 @@ def test_what_was_not_observed_is_not_evaluated(
     assert all(feedback.comment for feedback in scored if feedback.status == "not_evaluated")
 
 
+NO_EVIDENCE = {
+    "none": None,
+    "no_list": [],
+    "no_fields": {},
+    "no_messages": {"messages": []},
+    "empty_run": run(4, start_ns=0, end_ns=0),
+    "unread_run": run(5, gaps=(gap("no_model_spans"),), start_ns=0, end_ns=0),
+    "hidden_run": run(6, gaps=(gap("content_not_captured"),), start_ns=0, end_ns=0),
+}
+
+
+@pytest.mark.parametrize(("kind", "options", "_"), MATRIX)
+def test_no_type_of_evaluator_passes_a_run_without_evidence(
+    store: Store, tmp_path: Path, server: Server, kind: str, options: Any, _: str
+):
+    """A run without observed calls, messages and answers is not evaluated."""
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    (tmp_path / "wanted.json").write_text(json.dumps(PLAIN))
+    (tmp_path / "steps.json").write_text(json.dumps({"steps": [["agent"]]}))
+    text = json.dumps({"evaluators": [{"name": "e", "type": kind, **options}]})
+    outputs = iter(NO_EVIDENCE.values())
+
+    results = evaluate(
+        lambda _: next(outputs),
+        [{"id": name, "inputs": {"a": 1, "b": 2}} for name in NO_EVIDENCE],
+        configured(parse_config(text), store, tmp_path),
+        store=store,
+        max_concurrency=1,
+    )
+
+    scored = {row.example.id: feedback for row in results for feedback in row.feedback}
+    assert {name: entry.status for name, entry in scored.items()} == dict.fromkeys(
+        NO_EVIDENCE, "not_evaluated"
+    )
+
+
 def test_every_type_of_evaluator_is_in_the_matrix():
     """A new type of evaluator has to declare its needs."""
-    assert {kind for kind, _, _ in MATRIX} == set(evaluator_types()) - {"python"}
+    assert {kind for kind, _, _ in MATRIX} == set(evaluator_types()) - {"command", "python"}
 
 
 OURS = [

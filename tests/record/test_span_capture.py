@@ -255,8 +255,8 @@ def test_each_score_is_announced_once(tmp_path: Path):
     config = tmp_path / "oteval.yaml"
     config.write_text(
         "evaluators:\n"
-        "- {name: slow, type: python, call: 'tests.serve.test_capture:nested', timeout: 30}\n"
-        "- {name: calls, type: python, call: 'tests.serve.test_capture:nested'}\n"
+        "- {name: slow, type: python, call: 'tests.record.test_span_capture:nested', timeout: 30}\n"
+        "- {name: calls, type: python, call: 'tests.record.test_span_capture:nested'}\n"
     )
     heard: list[str] = []
     stop = listen(lambda result: heard.append(result["key"]))

@@ -6,11 +6,13 @@
     run.score("oteval.yaml")
 
 A span processor is added once to the tracer provider in use, and hands each span to the open
-captures. If the process has no provider, one is installed.
+captures. If the process has no provider, one is installed; a provider that the agent sets later
+takes its place, and is captured as well.
 
 A span belongs to the same captures as its parent. So agents that an earlier block left running
-stay out of a later block. A span without a known parent belongs to the captures of its context. If
-the context was lost, in a bare thread, the span belongs to all open captures.
+stay out of a later block. A span without a known parent belongs to the captures of its context, as
+does a span in a block that was opened inside the captures of its parent. If
+the context was lost, in a bare thread, the span belongs to all open captures that take strays.
 """
 
 from __future__ import annotations
@@ -25,23 +27,23 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+from opentelemetry import _logs, trace
 from opentelemetry.sdk._logs import LogRecordProcessor
 from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from ..base.errors import ConfigError, NotFound
-from ..evaluators import observed, unheard
 from ..ingest import log_record_of, span_of
 from ..model import LogRecord, Score, Selection, Span, Trajectory
 from ..reconstruct import reconstruct
-from ..scoring import Config, load_config, refresh, require_evaluators, score as score_stored
+from ..scoring import Config, refresh, whole_runs
+from ..serve import AnnouncedVerdict, config_and_folder, score_and_announce
 from ..store import MEMORY, Store
+from .processors import readable_record
+from .providers import has_processor, process_providers
+from .span_redaction import TelemetryRedactor
 
-__all__ = [
-    "Capture",
-    "capture",
-    "read_config",
-    "scored",
-]
+__all__ = ["Capture", "capture"]
 
 _HOW_TO_RECORD = (
     "record the agent with 'oteval run -- pytest' (or another command), or call "
@@ -56,20 +58,31 @@ class Capture:
 
     Attributes:
         db: The database that the block's spans are written to, or ":memory:".
+        takes_strays: Whether spans whose context was lost belong to this capture. False keeps apart
+            captures that are open at the same time.
     """
 
-    def __init__(self, db: str | Path = MEMORY) -> None:
+    def __init__(
+        self,
+        db: str | Path = MEMORY,
+        *,
+        takes_strays: bool = True,
+        redactor: TelemetryRedactor | None = None,
+    ) -> None:
         self.db = db
+        self.takes_strays = takes_strays
+        self._redactor = redactor
         self._spans: list[Any] = []
         self._logs: list[LogRecord] = []
         self._read: tuple[int, int] = (-1, -1)
         self._trajectories: list[Trajectory] = []
-        self._announced: set[_Verdict] = set()
+        self._announced: set[AnnouncedVerdict] = set()
 
     @property
     def spans(self) -> list[Span]:
         """The spans that have ended, in the order of their ends."""
-        return [span_of(span) for span in tuple(self._spans)]
+        redact = self._redactor.span if self._redactor is not None else _unchanged
+        return [span_of(redact(span)) for span in tuple(self._spans)]
 
     @property
     def logs(self) -> list[LogRecord]:
@@ -93,31 +106,26 @@ class Capture:
         Raises:
             NotFound: No agent run was captured, or several were.
         """
-        trajectories = self.trajectories
-        spoken = [
-            trajectory
-            for trajectory in trajectories
-            if trajectory.messages and not trajectory.parent_id
-        ]
-        if not spoken:
-            gaps = "; ".join(
-                f"{gap.code}: {gap.detail}"
-                for trajectory in trajectories
-                for gap in trajectory.gaps[:1]
-            )
-            spans = f"none of {len(self._spans)} spans is an agent's or a model's"
-            lacking = gaps or (spans if self._spans else "no span has ended")
-            raise NotFound(f"no agent run was captured: {lacking}; {_HOW_TO_RECORD}")
-        last, turns = spoken[-1], []
-        run: Trajectory | None = last
-        while run is not None:
-            turns.append(run.id)
-            run = run.history
-        unlinked = [run for run in spoken if run.id not in turns]
-        if unlinked:
-            agents = ", ".join(run.agent or "an agent without a name" for run in spoken)
-            raise NotFound(f"{len(spoken)} agent runs were captured ({agents}); use trajectories")
-        return last
+        runs = whole_runs(self.trajectories)
+        if len(runs) > 1:
+            agents = ", ".join(run.agent or "an agent without a name" for run in runs)
+            raise NotFound(f"{len(runs)} agent runs were captured ({agents}); use trajectories")
+        if not runs:
+            raise NotFound(f"no agent run was captured: {self.missing}; {_HOW_TO_RECORD}")
+        return runs[0]
+
+    @property
+    def missing(self) -> str:
+        """Why none of the agent runs has messages, or why there are none."""
+        gaps = [f"{gap.code}: {gap.detail}" for run in self.trajectories for gap in run.gaps[:1]]
+        spans = f"none of {len(self._spans)} spans is an agent's or a model's"
+        return "; ".join(gaps) or (spans if self._spans else "no span has ended")
+
+    def _add_log(self, log_record: Any) -> None:
+        # Convert it now: its emitter may change the body later.
+        if self._redactor is not None:
+            log_record = self._redactor.log_record(readable_record(log_record))
+        self._logs.append(log_record_of(log_record))
 
     def save(self, db: str | Path) -> None:
         """Write the captured spans to a database; spans already stored are not written again.
@@ -144,11 +152,13 @@ class Capture:
             ConfigError: The configuration is invalid.
             StoreError: The database cannot be used.
         """
-        rules, folder = read_config(config, base)
+        rules, folder = config_and_folder(config, base)
         with Store(self.db) as store:
             self._write(store)
             runs = self._selection()
-            return scored(store, rules, folder, runs, self._announced) if runs.ids else []
+            if not runs.ids:
+                return []
+            return score_and_announce(store, rules, folder, runs, self._announced)
 
     def _write(self, store: Store) -> None:
         store.spans.write(self.spans, self.logs)
@@ -159,66 +169,6 @@ class Capture:
         runs = self.trajectories
         since = min((run.start_ns for run in runs), default=0)
         return Selection(ids=tuple(run.id for run in runs), since_ns=since)
-
-
-# One evaluator's verdict on one revision of a run: trajectory id, revision, evaluator, version.
-_Verdict = tuple[str, int, str, str]
-
-
-def scored(
-    store: Store,
-    config: Config,
-    base: Path,
-    selection: Selection,
-    announced: set[_Verdict] | None = None,
-) -> list[Score]:
-    """Score stored runs, and announce each score to the listeners of evaluators.
-
-    Args:
-        store: The store of the scores.
-        config: The evaluators.
-        base: Base directory for paths in the configuration.
-        selection: The runs.
-        announced: The verdicts announced so far; they are not announced again, and new ones are
-            added.
-
-    Raises:
-        ConfigError: The configuration is invalid.
-    """
-    with unheard():
-        scores = list(score_stored(store, config, base, selection))
-    announced = set() if announced is None else announced
-    for score in scores:
-        verdict = (score.trajectory_id, score.rev, score.evaluator, score.version)
-        if verdict not in announced:
-            announced.add(verdict)
-            observed(_result(score))
-    return scores
-
-
-def _result(score: Score) -> dict[str, Any]:
-    """A score in the form of an evaluator's result."""
-    verdict = score.score if score.passed is None else score.passed
-    metadata = {**score.metadata, "status": score.status}
-    return {
-        "key": score.evaluator,
-        "score": verdict,
-        "value": score.label or None,
-        "comment": score.comment or None,
-        "metadata": metadata,
-    }
-
-
-def read_config(config: str | Path | Config, base: str | Path | None) -> tuple[Config, Path]:
-    """A configuration, read from its file if necessary, and the base directory of its paths.
-
-    Raises:
-        ConfigError: The file cannot be read, or is invalid.
-    """
-    if isinstance(config, Config):
-        return require_evaluators(config), Path(base or ".")
-    rules = require_evaluators(load_config(config), config)
-    return rules, Path(base) if base is not None else Path(config).parent
 
 
 @contextmanager
@@ -237,39 +187,44 @@ def capture(
         ConfigError: The provider accepts no processors, or the SDK is disabled.
         StoreError: The database cannot be used.
     """
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        raise ConfigError("OTEL_SDK_DISABLED is true: unset it, or no span can be captured")
-    _REGISTRY.attach(tracer_provider or _tracer_provider(), logger_provider or _logger_provider())
-    run = Capture(db)
     if db != MEMORY:
         Store(db).close()  # fail before the agent runs if the database cannot be used
-    with _REGISTRY.open(run):
+    with opened(Capture(db), tracer_provider, logger_provider) as run:
         yield run
     if db != MEMORY:
         run.save(db)
 
 
-def _tracer_provider() -> Any:
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+@contextmanager
+def opened(
+    run: Capture, tracer_provider: Any = None, logger_provider: Any = None
+) -> Iterator[Capture]:
+    """Let a capture have the spans and log records of a block; see `capture`.
 
-    provider = trace.get_tracer_provider()
-    if isinstance(provider, trace.ProxyTracerProvider):
-        trace.set_tracer_provider(TracerProvider(sampler=ALWAYS_ON))
-        provider = trace.get_tracer_provider()
-    return provider
+    Raises:
+        ConfigError: The provider accepts no processors, or the SDK is disabled.
+    """
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        raise ConfigError("OTEL_SDK_DISABLED is true: unset it, or no span can be captured")
+    _REGISTRY.attach(tracer_provider or _tracer_provider(), logger_provider or _logger_provider())
+    with _REGISTRY.open(run):
+        yield run
+
+
+def _tracer_provider() -> Any:
+    current = trace.get_tracer_provider()
+    is_set = not isinstance(current, trace.ProxyTracerProvider)
+    return current if is_set else process_providers(sampler=ALWAYS_ON).tracer
 
 
 def _logger_provider() -> Any:
-    from opentelemetry import _logs
-    from opentelemetry.sdk._logs import LoggerProvider
+    current = _logs.get_logger_provider()
+    is_set = hasattr(current, "add_log_record_processor") or "Proxy" not in type(current).__name__
+    return current if is_set else process_providers(sampler=ALWAYS_ON).logger
 
-    provider = _logs.get_logger_provider()
-    if not hasattr(provider, "add_log_record_processor") and "Proxy" in type(provider).__name__:
-        _logs.set_logger_provider(LoggerProvider())
-        provider = _logs.get_logger_provider()
-    return provider
+
+def _unchanged(span: Any) -> Any:
+    return span
 
 
 _CONTEXT: ContextVar[tuple[Capture, ...]] = ContextVar("oteval_captures", default=())
@@ -284,6 +239,7 @@ class _CaptureRegistry:
         self._open: list[Capture] = []
         self._owners: OrderedDict[_Key, tuple[Capture, ...]] = OrderedDict()
         self._providers: WeakSet[Any] = WeakSet()
+        self._spans, self._logs = _CaptureSpanProcessor(), _CaptureLogProcessor()
 
     def attach(self, tracer_provider: Any, logger_provider: Any) -> None:
         """Add processors to providers, to each provider once."""
@@ -293,13 +249,17 @@ class _CaptureRegistry:
                 "processors: pass a provider of OpenTelemetry's SDK, capture(tracer_provider=...)"
             )
         with self._lock:
-            if tracer_provider not in self._providers:
-                tracer_provider.add_span_processor(_CaptureSpanProcessor())
-                self._providers.add(tracer_provider)
+            if self._is_new(tracer_provider, self._spans):
+                tracer_provider.add_span_processor(self._spans)
             can_log = hasattr(logger_provider, "add_log_record_processor")
-            if can_log and logger_provider not in self._providers:
-                logger_provider.add_log_record_processor(_CaptureLogProcessor())
-                self._providers.add(logger_provider)
+            if can_log and self._is_new(logger_provider, self._logs):
+                logger_provider.add_log_record_processor(self._logs)
+
+    def _is_new(self, provider: Any, processor: Any) -> bool:
+        """Whether a provider lacks a processor; one that replaced ours has it already."""
+        is_new = provider not in self._providers and not has_processor(provider, processor)
+        self._providers.add(provider)
+        return is_new
 
     @contextmanager
     def open(self, run: Capture) -> Iterator[None]:
@@ -327,8 +287,9 @@ class _CaptureRegistry:
         """Record which captures a span that started belongs to."""
         with self._lock:
             owners = self._owners.get(parent) if parent is not None else None
-            if owners is None:
-                owners = self._current()
+            current = self._current()
+            if owners is None or (owners and current[: len(owners)] == owners):
+                owners = current
             if owners or self._open or parent in self._owners:
                 self._owners[key] = owners
                 if len(self._owners) > _MAX_SPANS:
@@ -344,10 +305,7 @@ class _CaptureRegistry:
 
     def _current(self) -> tuple[Capture, ...]:
         mine = tuple(run for run in _CONTEXT.get() if run in self._open)
-        return mine or tuple(self._open)
-
-
-_REGISTRY = _CaptureRegistry()
+        return mine or tuple(run for run in self._open if run.takes_strays)
 
 
 class _CaptureSpanProcessor(SpanProcessor):
@@ -378,10 +336,8 @@ class _CaptureLogProcessor(LogRecordProcessor):
         record = log_record.log_record
         runs = _REGISTRY.of((record.trace_id or 0, record.span_id or 0))
         if runs:
-            # Convert it now: its emitter may change the body later.
-            converted = log_record_of(log_record)
             for run in runs:
-                run._logs.append(converted)
+                run._add_log(log_record)
 
     def shutdown(self) -> None:
         """Do nothing: nothing is buffered."""
@@ -389,3 +345,6 @@ class _CaptureLogProcessor(LogRecordProcessor):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002
         """Do nothing: nothing is buffered."""
         return True
+
+
+_REGISTRY = _CaptureRegistry()

@@ -78,6 +78,7 @@ class Resources(NamedTuple):
         load_function: Imports ``module:function``, also from the configuration's folder.
             Raises `ConfigError`.
         environment: Environment variables.
+        folder: The folder of the configuration.
         stored_calls: Returns the stored calls of language models, given the class of a call; None
             if no calls are stored.
         spent_today: Returns the cost of its model calls since midnight UTC, in US dollars.
@@ -91,6 +92,7 @@ class Resources(NamedTuple):
     read_text: Callable[[str], str]
     load_function: Callable[[str], Callable[..., Any]]
     environment: Mapping[str, str]
+    folder: str = "."
     stored_calls: Callable[[Any], Any] | None = None
     spent_today: Callable[[], float] = lambda: 0.0
     is_budgeted: bool = True

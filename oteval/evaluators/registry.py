@@ -74,6 +74,7 @@ def load_all() -> tuple[dict[str, type[Evaluator]], list[str]]:
 # Imported when their type is used: `judge` takes long to import. A check in a module with another
 # name is also found without an entry, but only after all checks are imported.
 _OWN_MODULES = {
+    "command": ".programs",
     "cost": ".checks.budget",
     "finish_reason": ".checks.final_answer",
     "forbidden_tools": ".checks.tool_order",

@@ -84,6 +84,7 @@ def resources_of(
         read_text=lambda path: read_text(base / path),
         load_function=load,
         environment=os.environ,
+        folder=str(base.absolute()),
         stored_calls=stored_calls,
         spent_today=spent_today,
         is_budgeted=is_budgeted,

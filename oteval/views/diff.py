@@ -13,12 +13,10 @@ from ..model import Message, Trajectory
 from ..scoring import AlignedPair, first_divergence
 from .columns import cut, one_row
 from .terminal import ROLE_STYLES
-from .text import call_text, clean, short_ids, shorten
+from .text import call_text, clean, shared_start, short_ids, shorten
 
-__all__ = ["diff_view", "shared_start"]
+__all__ = ["diff_view"]
 
-# How many equal characters to show before the first difference between two texts.
-_LEAD = 40
 _LONGEST = 300  # characters of a message
 
 
@@ -63,7 +61,7 @@ def _system(pairs: Sequence[AlignedPair]) -> Iterator[RenderableType]:
     yield Text("System messages differ (they are the setting and do not count):", style="yellow")
     for pair in system:
         if not pair.same:
-            cut_at = shared_start(pair)
+            cut_at = shared_start(pair.left, pair.right)
             for sign, message in (("<", pair.left), (">", pair.right)):
                 yield Text(f"{sign} ").append_text(_said(message, cut_at, ""))
 
@@ -83,21 +81,10 @@ def _mark(pair: AlignedPair, *, is_first: bool) -> Text:
 
 def _cells(pair: AlignedPair, numbers: tuple[str, str]) -> Iterator[Text]:
     style = "dim" if pair.same else ""
-    start = 0 if pair.same else shared_start(pair)
+    start = 0 if pair.same else shared_start(pair.left, pair.right)
     for message, number in zip((pair.left, pair.right), numbers, strict=True):
         head = Text(f"{number} " if number else "", style="dim")
         yield head.append_text(_said(message, start, style))
-
-
-def shared_start(pair: AlignedPair) -> int:
-    """The offset to show two contents from, so that their first difference is visible."""
-    if pair.left is None or pair.right is None:
-        return 0
-    left, right = pair.left.content or "", pair.right.content or ""
-    together = zip(left, right, strict=False)
-    shared = next((at for at, (a, b) in enumerate(together) if a != b), min(len(left), len(right)))
-    is_calls_alone = left == right
-    return 0 if is_calls_alone or shared <= 3 * _LEAD else shared - _LEAD
 
 
 def _said(message: Message | None, start: int, style: str) -> Text:

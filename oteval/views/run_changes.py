@@ -25,8 +25,7 @@ from ..scoring import (
     Unevaluated,
     compare,
 )
-from .diff import shared_start
-from .text import call_text, one_line, short_ids, shorten
+from .text import call_text, one_line, shared_start, short_ids, shorten
 
 __all__ = [
     "ShownChange",
@@ -268,8 +267,8 @@ def _shown(change: RunChange, question: str, name: str) -> ShownChange:
             for figure, reason in zip(figures, reasons, strict=True)
         ),
         position="" if pair is None else _position(pair),
-        before="" if pair is None else _message(pair.left, shared_start(pair)),
-        now="" if pair is None else _message(pair.right, shared_start(pair)),
+        before="" if pair is None else _message(pair.left, shared_start(pair.left, pair.right)),
+        now="" if pair is None else _message(pair.right, shared_start(pair.left, pair.right)),
         run_before=change.before.run.trajectory_id,
         run_now=change.now.run.trajectory_id,
     )

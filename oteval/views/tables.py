@@ -16,13 +16,13 @@ from rich.text import Text
 
 from ..base.jsontext import dumps
 from ..base.text import counted
-from ..model import Prices, RunRow, Score, VerdictState, make_prices
+from ..model import Prices, RunRow, Score, make_prices
 from ..scoring import ScoreCounts, Tally, worst_first
 from ..store import AuditEntry, DeletedRows
 from .columns import Column, Columns, cut, one_row
 from .run_texts import alignment_of, cell_text, head_of, mean_cost_text
 from .terminal import verdict
-from .text import ago, clean, clock, duration, short_ids, shorten
+from .text import SIGNS, ago, clean, clock, duration, failures_first, short_ids, shorten
 
 __all__ = [
     "audit_table",
@@ -57,14 +57,6 @@ _LAYOUTS = {
 _CHOSEN = {"rank": 5, "least": 8, "most": 40}
 _STYLES = {"errors": "red", "gap": "yellow"}
 _BEFORE_SCORES = ("service", "turn", "messages", "calls", "errors", "tokens", "seconds")
-_MARKS: Mapping[VerdictState, str] = {
-    "fail": "✗",
-    "error": "!",
-    "none": "?",
-    "score": "",
-    "pass": "✓",
-}
-_ORDER = tuple(_MARKS)
 _MEANINGS = {"pass": "pass", "fail": "fail", "error": "error", "none": "not evaluated"}
 _MARK_STYLES = {"pass": "green", "fail": "red", "error": "red", "none": "yellow", "score": ""}
 _LONGEST_NAME = 24
@@ -277,7 +269,7 @@ def score_marks(scores: Sequence[Score], width: int) -> Text:
         scores: The scores of one run.
         width: How many terminal cells there are.
     """
-    ordered = sorted(scores, key=lambda score: _ORDER.index(score.state))
+    ordered = failures_first(scores)
     for count in range(len(ordered), 0, -1):
         line = _line(ordered[:count], ordered[count:])
         if cell_len(line.plain) <= width:
@@ -293,14 +285,14 @@ def legend(scores: Iterable[Score]) -> Text:
     line = Text(style="dim")
     for state, meaning in _MEANINGS.items():
         if state in used:
-            line.append(f"{'  ' if line.plain else ''}{_MARKS[state]} {meaning}")
+            line.append(f"{'  ' if line.plain else ''}{SIGNS[state]} {meaning}")
     return line
 
 
 def _value(score: Score) -> str:
     """The mark, or the number or label of a score without a mark."""
-    if _MARKS[score.state]:
-        return _MARKS[score.state]
+    if SIGNS[score.state]:
+        return SIGNS[score.state]
     number = "" if score.score is None else f"{score.score:.3g}"
     return number or one_row(score.label or "-").plain
 
@@ -322,7 +314,7 @@ def _rest(scores: Sequence[Score], sign: str) -> Text:
     counts = Counter(score.state for score in scores)
     pieces = (
         Text(f"{sign}{counts[state]} {mark or 'scores'}", _MARK_STYLES[state])
-        for state, mark in _MARKS.items()
+        for state, mark in SIGNS.items()
         if counts[state]
     )
     return Text(" ").join(pieces)

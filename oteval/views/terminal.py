@@ -16,7 +16,18 @@ from ..model import Gap, Message, Score, ToolCall, Trajectory, unusual_reasons
 from ..scoring import Explanation, SpanAccount
 from .columns import Column, Columns, cut, one_row
 from .run_texts import tokens_text
-from .text import call_text, clean, clock, duration, ran_in_parallel, short_ids, shorten, tool_names
+from .text import (
+    call_text,
+    clean,
+    clock,
+    duration,
+    ran_in_parallel,
+    short_ids,
+    shorten,
+    size_of,
+    spans_by_gap,
+    tool_names,
+)
 
 __all__ = ["ROLE_STYLES", "explanation_view", "trajectory_view", "verdict"]
 
@@ -168,19 +179,19 @@ def _gaps(gaps: Sequence[Gap]) -> list[RenderableType]:
     """The gaps; equal gaps are on one line, with the number of their spans."""
     if not gaps:
         return []
-    spans: dict[tuple[str, str], list[str]] = {}
-    for gap in gaps:
-        spans.setdefault((gap.code, gap.detail), []).append(gap.span_id)
-    lines: list[RenderableType] = [Text("Gaps", style="bold yellow")]
-    for (code, detail), ids in spans.items():
-        where = f"span {ids[0]}" if len(ids) == 1 else counted(len(ids), "span")
-        lines.append(
-            Padding(
-                Text.assemble((code, "yellow"), f"  {clean(detail)}  ", (where, "dim")),
-                (0, 0, 0, 2),
-            )
-        )
-    return lines
+    head = Text("Gaps", style="bold yellow")
+    return [
+        head,
+        *(
+            _gap_line(code, detail, size_of(ids))
+            for (code, detail), ids in spans_by_gap(gaps).items()
+        ),
+    ]
+
+
+def _gap_line(code: str, detail: str, where: str) -> RenderableType:
+    line = Text.assemble((code, "yellow"), f"  {clean(detail)}  ", (where, "dim"))
+    return Padding(line, (0, 0, 0, 2))
 
 
 def verdict(score: Score) -> Text:
@@ -280,7 +291,5 @@ def _missing(explanation: Explanation) -> list[RenderableType]:
         return [Text("Nothing is missing.", style="green")]
     lines: list[RenderableType] = [Text("Missing content, and how to capture it", style="bold")]
     for (code, detail), spans in explanation.gaps.items():
-        where = counted(len(spans), "span")
-        line = Text.assemble((code, "yellow"), f"  {clean(detail)}  ", (where, "dim"))
-        lines.append(Padding(line, (0, 0, 0, 2)))
+        lines.append(_gap_line(code, detail, counted(len(spans), "span")))
     return lines

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
+
+import orjson
 
 from ..base.jsontext import dumps
 from ..base.text import counted, printable
-from ..model import Message, ToolCall
+from ..model import EvaluationResult, Gap, Message, ToolCall, VerdictState
 
 __all__ = [
+    "SIGNS",
     "ago",
     "call_text",
     "clean",
     "clock",
+    "common_length",
     "duration",
+    "failures_first",
+    "indented",
+    "is_cut",
     "one_line",
     "ran_in_parallel",
+    "shared_start",
     "short_ids",
     "shorten",
+    "size_of",
+    "spans_by_gap",
     "tool_names",
 ]
+
+_Verdict = TypeVar("_Verdict", bound=EvaluationResult)
 
 
 def clean(text: str) -> str:
@@ -45,9 +57,76 @@ def shorten(text: str, length: int) -> str:
     return f"{text[:length].rstrip()} … ({counted(left_out, 'more character')})"
 
 
-def value_text(value: Any) -> str:
-    """An argument's value in one line."""
-    return dumps(value)
+def is_cut(text: str) -> bool:
+    """Whether a text was cut by `shorten`."""
+    return text.endswith((" more characters)", " more character)"))
+
+
+def indented(value: Any) -> str:
+    """A value as people read it: text as it is, all else as indented JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+    except (TypeError, ValueError):
+        return dumps(value)
+
+
+def common_length(text: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    least, most = 0, min(len(text), len(other))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if text[:middle] == other[:middle]:
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+def shared_start(left: Message | None, right: Message | None, lead: int = 40) -> int:
+    """The offset to show two contents from, so that their first difference is near.
+
+    Args:
+        left: A message, or None.
+        right: The message beside it, or None.
+        lead: How many equal characters to show before the difference.
+    """
+    if left is None or right is None or left.content == right.content:
+        return 0
+    shared = common_length(left.content or "", right.content or "")
+    return shared - lead if shared > 3 * lead else 0
+
+
+def spans_by_gap(gaps: Iterable[Gap]) -> dict[tuple[str, str], list[str]]:
+    """The ids of the spans of equal gaps, by the code and detail of the gaps."""
+    spans: dict[tuple[str, str], list[str]] = {}
+    for gap in gaps:
+        spans.setdefault((gap.code, gap.detail), []).append(gap.span_id)
+    return spans
+
+
+def size_of(span_ids: Sequence[str]) -> str:
+    """The number of spans in words: ``3 spans``, or the id of a single one."""
+    if len(span_ids) == 1:
+        return f"span {span_ids[0] or '?'}"
+    return counted(len(span_ids), "span")
+
+
+SIGNS: Mapping[VerdictState, str] = {
+    "fail": "✗",
+    "error": "!",
+    "none": "?",
+    "score": "",
+    "pass": "✓",
+}
+"""The sign of each verdict; verdicts are listed in this order, failures first."""
+_ORDER = tuple(SIGNS)
+
+
+def failures_first(verdicts: Iterable[_Verdict]) -> list[_Verdict]:
+    """Verdicts in the order of `SIGNS`."""
+    return sorted(verdicts, key=lambda verdict: _ORDER.index(verdict.state))
 
 
 def tool_names(messages: Iterable[Message]) -> dict[str, str]:
@@ -60,9 +139,9 @@ def call_text(call: ToolCall) -> str:
     if call.arguments is None:
         inside = "… not captured …"
     elif isinstance(call.arguments, dict):
-        inside = ", ".join(f"{key}={value_text(value)}" for key, value in call.arguments.items())
+        inside = ", ".join(f"{key}={dumps(value)}" for key, value in call.arguments.items())
     else:
-        inside = value_text(call.arguments)
+        inside = dumps(call.arguments)
     return clean(f"{call.name}({inside})").replace("\n", "\\n")
 
 
@@ -127,12 +206,6 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
     shortened = {}
     for at, name in enumerate(ordered):
         near = (*ordered[max(0, at - 1) : at], *ordered[at + 1 : at + 2])
-        shared = max((_shared(name, other) for other in near), default=0)
+        shared = max((common_length(name, other) for other in near), default=0)
         shortened[name] = name[: max(_SHORT, shared + 1)]
     return shortened
-
-
-def _shared(text: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
-    pairs = zip(text, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(text), len(other)))

@@ -14,7 +14,7 @@ from ...evaluators import to_messages
 from ...model import Message, ToolCall
 from ...scoring import AlignedPair, align, first_divergence, reference_of_run
 from ...store import Store
-from ..text import tool_names
+from ..text import shared_start, tool_names
 from .arguments import McpTool, RunName, ToolArguments
 from .results import DataBlock, given, message_row
 from .workspace import Workspace
@@ -202,7 +202,7 @@ def _rows(
     """Add rows of messages to a block, and return the number of the next one; 0 at the end."""
     names = (tool_names(left.messages), tool_names(right.messages))
     for number, pair in enumerate(pairs[start:], start):
-        cut_at = 0 if pair.same else _shared(pair)
+        cut_at = 0 if pair.same else shared_start(pair.left, pair.right, _LEAD)
         row = {"row": number, "first_divergence": number == first or None, "same": pair.same}
         if pair.same:
             row["both"] = _message(pair.right_at, right, pair.right, names[1], cut_at)
@@ -223,23 +223,6 @@ def _message(
     if text and cut_at:
         text = f"({counted(cut_at, 'equal character')}) … {text[cut_at:]}"
     return message_row(None if at is None else at + side.start, message, names, text)
-
-
-def _shared(pair: AlignedPair) -> int:
-    """Where to begin two texts so that their first difference is near."""
-    if pair.left is None or pair.right is None:
-        return 0
-    left_text, right_text = pair.left.content or "", pair.right.content or ""
-    if left_text == right_text:
-        return 0
-    least, most = 0, min(len(left_text), len(right_text))
-    while least < most:
-        middle = (least + most + 1) // 2
-        if left_text[:middle] == right_text[:middle]:
-            least = middle
-        else:
-            most = middle - 1
-    return least - _LEAD if least > 3 * _LEAD else 0
 
 
 DIFF_TOOL = McpTool(

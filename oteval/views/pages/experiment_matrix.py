@@ -20,7 +20,7 @@ from ...scoring import (
 )
 from ...store import Store
 from ..experiments import interval_text, k_text, number
-from ..text import one_line, shorten
+from ..text import SIGNS, one_line, shorten
 from .responses import named_link
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
 
 _PER_PART, _MOST_KEYS = 100, 40
 _TITLE, _REASON, _ERROR = 160, 300, 400  # characters
-_SIGNS = {"pass": "✓", "fail": "✗", "error": "!", "none": "?", "score": "", "absent": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +244,7 @@ def _cell(feedback: Feedback | None) -> ExperimentCell:
             else f"{feedback.score:.3g}"
         )
     reason = "" if state == "pass" else shorten(one_line(feedback.comment), _REASON)
-    return ExperimentCell(state=state, sign=_SIGNS[state], text=text, reason=reason)
+    return ExperimentCell(state=state, sign=SIGNS[state], text=text, reason=reason)
 
 
 def _pairs(store: Store, results: ExperimentResults) -> tuple[Pair, ...]:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...base.errors import ConfigError
+from ...base.text import counted
 from ...evaluators import pass_rate
 from ...store import KeyCounts, ListedExperiment
 from ..run_texts import total_cost_text
@@ -215,7 +216,6 @@ def experiment_item(experiment: ListedExperiment) -> ExperimentItem:
         if experiment.runs < experiment.expected
         else f"{experiment.runs:,}"
     )
-    votes = f"{experiment.votes:,} {'vote' if experiment.votes == 1 else 'votes'}"
     return ExperimentItem(
         name=shorten(one_line(experiment.name), _NAME) or "(no name)",
         link=experiment_link(experiment.name, experiment.id),
@@ -226,7 +226,7 @@ def experiment_item(experiment: ListedExperiment) -> ExperimentItem:
             if part
         ),
         created_ns=experiment.created_ns,
-        done=votes if is_comparison else done,
+        done=counted(experiment.votes, "vote") if is_comparison else done,
         errors=experiment.errors,
         keys=tuple(_key(counts) for counts in experiment.keys[:_MOST_KEYS]),
         more_keys=max(0, len(experiment.keys) - _MOST_KEYS),

@@ -23,7 +23,7 @@ from ...store import Store
 from ..report.details import details
 from ..report.model import ReportRun, RunVerdict, State
 from ..run_texts import cost_text, question_line
-from ..text import clean, one_line, shorten
+from ..text import clean, failures_first, one_line, shorten
 from .actions import DONE, run_actions
 from .events import state_text
 from .just_ended import Preview
@@ -48,7 +48,6 @@ _SCORES, _BESIDE, _GAPS = 200, 60, 50
 _SUB_AGENTS = 50
 # How long after the end of a run its sub-agents may begin.
 _LATEST_CALL_NS = 3600 * 10**9
-_ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
 # Facts that have links or a place on the page.
 _LINKED = ("conversation", "called by", "trace", "root span", "started")
 
@@ -385,7 +384,7 @@ def _title(run: Trajectory) -> str:
 
 def _ordered_verdicts(scores: Sequence[Score]) -> tuple[RunVerdict, ...]:
     """The verdicts of the scores that the page shows, failures first."""
-    verdicts = sorted(map(RunVerdict.of, scores), key=lambda verdict: _ORDER.index(verdict.state))
+    verdicts = failures_first(map(RunVerdict.of, scores))
     return tuple(verdicts[:_SCORES])
 
 

@@ -14,7 +14,7 @@ from ...model import EVERYTHING, EvaluationResult, Prices, RunRow, Score, Trajec
 from ...store import RunKey, Store
 from ..report.model import State
 from ..run_texts import CHOICES, cell_text, check_choices, head_of
-from ..text import clean, clock, one_line, shorten
+from ..text import SIGNS, clean, clock, failures_first, one_line, shorten
 from .events import state_text
 from .just_ended import Preview, previews_text
 from .responses import page, with_query
@@ -60,8 +60,6 @@ _MOST_NAMED = 3
 # The most verdicts that are named.
 _MARKS = 12
 
-_SYMBOLS: dict[State, str] = {"pass": "✓", "fail": "✗", "error": "!", "none": "?"}
-_ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
 DEFAULT_COLUMNS = ("calls", "seconds", "tokens", "cost", "gap")
 # Their names in addresses of older versions.
 _OLDER_NAMES = {
@@ -342,7 +340,7 @@ def listed_item(
         search: The search that its page continues.
         columns: The columns that its page leads back to.
     """
-    verdicts = sorted(scores, key=lambda verdict: _ORDER.index(verdict.state))
+    verdicts = failures_first(scores)
     cells = {name: cell_text(row, name, prices) for name in columns}
     if "turn" in cells and not (row["conversation"] and row["turn"]):
         cells["turn"] = ""
@@ -380,14 +378,14 @@ def marks_of(verdicts: Sequence[Score]) -> tuple[Mark, ...]:
         marks = [*marks[:_MARKS], Mark("absent", "+", f"{len(hidden_marks)} more", names)]
     if len(shown_verdicts) < len(verdicts):
         names = shorten(", ".join(_name(verdict.evaluator) for verdict in passes[:_MARKS]), _REASON)
-        marks.append(Mark("pass", _SYMBOLS["pass"], f"{len(passes)} passed", names))
+        marks.append(Mark("pass", SIGNS["pass"], f"{len(passes)} passed", names))
     return tuple(marks)
 
 
 def sign_of(verdict: EvaluationResult) -> str:
     """The sign of a verdict; for a verdict that neither passes nor fails, its score."""
-    if verdict.state in _SYMBOLS:
-        return _SYMBOLS[verdict.state]
+    if sign := SIGNS[verdict.state]:
+        return sign
     return f"{verdict.score:.3g}" if verdict.score is not None else shorten(verdict.label, 12)
 
 

@@ -7,18 +7,16 @@ the whole.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import escape
 
-from ...base.jsontext import dumps
 from ...base.text import counted
 from ...model import Message, Trajectory
 from ..report.details import message_details
-from ..text import shorten
+from ..text import indented, is_cut, shorten
 
 __all__ = [
     "LONGEST",
@@ -117,25 +115,16 @@ def _size(message: Mapping[str, Any]) -> int:
 
 
 def _is_cut(message: Mapping[str, Any]) -> bool:
-    return any(text.endswith((" more characters)", " more character)")) for text in _texts(message))
+    return any(map(is_cut, _texts(message)))
 
 
 def whole_text(message: Message) -> str:
     """A message as text, complete."""
     pieces = [message.content or ""]
     for call in message.tool_calls:
-        pieces.append(f"→ {call.name}\n{_indented(call.arguments)}")
-    pieces += [_indented(part) for part in message.parts]
+        pieces.append(f"→ {call.name}\n{indented(call.arguments)}")
+    pieces += [indented(part) for part in message.parts]
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
-
-
-def _indented(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    except (TypeError, ValueError):
-        return dumps(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import orjson
 from markupsafe import escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,7 +20,7 @@ from ...model import Span, Trajectory
 from ...reconstruct import accounts_of_some, in_order
 from ...scoring import Explanation, SpanAccount, explain
 from ...store import Store
-from ..text import clean, duration, one_line, shorten
+from ..text import clean, duration, indented, is_cut, one_line, shorten
 from .responses import near_parts, page, text_page
 from .runs import kept_columns
 from .search import stored_run
@@ -290,7 +289,7 @@ def _item(account: SpanAccount, run: str, begin: int, total: int, room: int) -> 
         facts=tuple((name, shorten(value, 200)) for name, value in _facts(span) if value),
         attributes=attributes,
         events=events,
-        is_cut=bool(left_out) or any(_is_cut(text) for _, text in (*attributes, *events)),
+        is_cut=bool(left_out) or any(is_cut(text) for _, text in (*attributes, *events)),
         left_out=listed(left_out),
         gaps=tuple((clean(gap.code), shorten(gap.detail, _LONGEST)) for gap in account.gaps[:5]),
     )
@@ -300,10 +299,6 @@ def _size(item: SpanItem) -> int:
     """About how many characters of HTML a span's attributes and events take."""
     pairs = (*item.attributes, *item.events)
     return sum(len(escape(name)) + len(escape(text)) + _MARKUP for name, text in pairs)
-
-
-def _is_cut(text: str) -> bool:
-    return text.endswith((" more characters)", " more character)"))
 
 
 def _facts(span: Span) -> list[tuple[str, str]]:
@@ -343,8 +338,4 @@ def _whole_text(span: Span) -> str:
         ],
         "links": [{"trace_id": item.trace_id, "span_id": item.span_id} for item in span.links],
     }
-    try:
-        options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
-        return orjson.dumps(fields, option=options).decode() + "\n"
-    except (TypeError, ValueError):
-        return dumps(fields) + "\n"
+    return indented(fields) + "\n"

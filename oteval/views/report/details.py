@@ -11,16 +11,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
-from ...base.jsontext import dumps
 from ...base.text import counted
 from ...model import Gap, Message, ToolCall, unusual_reasons
 from ..run_texts import tokens_text
-from ..text import clean, clock, duration, ran_in_parallel
+from ..text import (
+    clean,
+    clock,
+    duration,
+    indented,
+    ran_in_parallel,
+    size_of,
+    spans_by_gap,
+)
 from .model import ReportRun, RunVerdict
 
-__all__ = ["details", "message_details", "shown_messages", "size_of"]
+__all__ = ["details", "message_details", "shown_messages"]
 
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+", re.ASCII)
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -34,11 +39,6 @@ _LONGEST_NAME = 300
 def shown_messages(item: ReportRun) -> tuple[Message, ...]:
     """The messages that are shown and aligned for a run."""
     return item.trajectory.own_messages if item.trajectory else ()
-
-
-def size_of(names: Sequence[str]) -> str:
-    """The number of spans in words: ``3 spans``, or the id of a single one."""
-    return f"span {names[0]}" if len(names) == 1 else counted(len(names), "span")
 
 
 def details(item: ReportRun, longest: int, *, has_messages: bool = True) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def details(item: ReportRun, longest: int, *, has_messages: bool = True) -> dict
     if item.error:
         fields["error"] = _cut(item.error, longest)
     if item.inputs is not None:
-        fields["inputs"] = _cut(_text(item.inputs), longest)
+        fields["inputs"] = _cut(indented(item.inputs), longest)
     if item.outputs is not None:
-        fields["outputs"] = _cut(_text(item.outputs), longest)
+        fields["outputs"] = _cut(indented(item.outputs), longest)
     if run is None:
         return {**fields, "messages": []}
     own = run.own_messages if has_messages else ()
@@ -139,7 +139,7 @@ def _call(call: ToolCall, calls: Sequence[ToolCall], longest: int) -> dict[str, 
     if call.arguments is None:
         fields["missing"] = True
     else:
-        fields["arguments"] = _cut(_text(call.arguments), longest)
+        fields["arguments"] = _cut(indented(call.arguments), longest)
     if call.id:
         fields["id"] = _cut(call.id, _LONGEST_NAME)
     if call.start_ns and call.end_ns:
@@ -156,7 +156,7 @@ def _part(part: Mapping[str, Any], longest: int) -> dict[str, Any]:
     if image:
         return {**fields, "image": image}
     text = part.get("content") if part.get("type") in ("reasoning", "thinking") else None
-    return {**fields, "text": _cut(_text(part if text is None else text), min(longest, 4000))}
+    return {**fields, "text": _cut(indented(part if text is None else text), min(longest, 4000))}
 
 
 def _image(part: Mapping[str, Any]) -> str:
@@ -185,7 +185,7 @@ def _verdict(verdict: RunVerdict, longest: int) -> dict[str, Any]:
     if verdict.comment:
         fields["comment"] = _cut(verdict.comment, longest)
     if verdict.metadata:
-        fields["metadata"] = _cut(_text(dict(verdict.metadata)), min(longest, 8000))
+        fields["metadata"] = _cut(indented(dict(verdict.metadata)), min(longest, 8000))
     if verdict.version:
         fields["version"] = _cut(verdict.version, _LONGEST_NAME)
     return fields
@@ -193,23 +193,10 @@ def _verdict(verdict: RunVerdict, longest: int) -> dict[str, Any]:
 
 def _gaps(gaps: Sequence[Gap]) -> list[dict[str, str]]:
     """The gaps; equal gaps appear once, with their spans."""
-    spans: dict[tuple[str, str], list[str]] = {}
-    for gap in gaps:
-        spans.setdefault((gap.code, gap.detail), []).append(gap.span_id or "?")
     return [
         {"code": clean(code), "detail": _cut(detail, 1000), "where": clean(size_of(ids))}
-        for (code, detail), ids in spans.items()
+        for (code, detail), ids in spans_by_gap(gaps).items()
     ]
-
-
-def _text(value: Any) -> str:
-    """A value as people read it: text as it is, all else as indented JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
-    except (TypeError, ValueError):
-        return dumps(value)
 
 
 def _cut(text: str, longest: int) -> str:

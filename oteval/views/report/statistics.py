@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ...base.text import counted
 from ...evaluators import (
     GateResult,
     Tally,
@@ -299,9 +300,9 @@ class ReportStatistics:
     def figures(self) -> Iterator[tuple[str, str, str]]:
         """Yield the counts of the header: a name, a value, a remark."""
         case_count = len(self._cases) + self._stored_cases
-        cases = _many(case_count, "case") if self._is_grouped else ""
+        cases = counted(case_count, "case") if self._is_grouped else ""
         conversations = len(self._conversations) + self._stored_conversations
-        chats = _many(conversations, "conversation") if conversations else ""
+        chats = counted(conversations, "conversation") if conversations else ""
         remark = cases or chats
         yield "runs", f"{self.runs:,}", f"of {remark}" if remark else ""
         if self._is_grouped and self._unpaired:
@@ -314,12 +315,12 @@ class ReportStatistics:
         errors = sum(tally.errors for tally in counts)
         missing = sum(tally.not_evaluated for tally in counts)
         verdicts = sum(tally.evaluated for tally in counts)
-        yield "verdicts", f"{verdicts:,}", f"by {_many(len(self.names), 'evaluator')}"
+        yield "verdicts", f"{verdicts:,}", f"by {counted(len(self.names), 'evaluator')}"
         yield "evaluator errors", f"{errors:,}", "never counted as a 0"
         yield "not evaluated", f"{missing:,}", "never counted as a pass"
         if self._runs_failed:
             yield "runs that failed", f"{self._runs_failed:,}", ""
-        remark = f"in {_many(self._runs_with_failures, 'run')}" if self._failed_calls else ""
+        remark = f"in {counted(self._runs_with_failures, 'run')}" if self._failed_calls else ""
         yield "failed tool calls", f"{self._failed_calls:,}", remark
         if self._runs_with_gaps:
             yield "runs with gaps", f"{self._runs_with_gaps:,}", "missing from the traces"
@@ -336,7 +337,7 @@ class ReportStatistics:
             total = short(tokens.input_tokens + tokens.output_tokens)
             yield "tokens", *_partly(total, remark, self.runs - self._counted, "run")
         if self._priced:
-            remark = f"{_many(self._priced, 'run')} at list prices"
+            remark = f"{counted(self._priced, 'run')} at list prices"
             unknown = self.runs - self._priced
             yield "models' cost", *_partly(_dollars(self._spent), remark, unknown, "run")
         if self._cost is not None:
@@ -379,11 +380,11 @@ class ReportStatistics:
             base = self._seen.get((name, groups[0]))
             for at, group in enumerate(groups):
                 series = self._seen.get((name, group)) or _VerdictSeries(Tally(name))
-                counted = _counted(series, group)
+                summary = _counted(series, group)
                 if at and base:
                     differences = self._differences.get((name, group)) or _differences(base, series)
-                    counted = differences.added_to(counted)
-                summaries.append(counted)
+                    summary = differences.added_to(summary)
+                summaries.append(summary)
         p_values = [summary.p_value for summary in summaries if summary.p_value is not None]
         adjusted = iter(benjamini_hochberg(p_values))
         for summary in summaries:
@@ -412,12 +413,12 @@ class ReportStatistics:
                 yield histogram(title, by_group, form, is_logarithmic=True)
 
     def _rates_by_group(self, names: Sequence[str], groups: Sequence[str]) -> Iterator[Bars]:
-        counted = {
+        by_place = {
             (evaluator.name, evaluator.group): evaluator for evaluator in self.evaluators(groups)
         }
         series = []
         for name in names:
-            places = [counted[clean(name), clean(group)] for group in groups]
+            places = [by_place[clean(name), clean(group)] for group in groups]
             if any(summary.pass_rate is not None for summary in places):
                 series.append((clean(name), tuple(map(_rate, places))))
         if series:
@@ -503,15 +504,11 @@ def _is_binary(values: SortedNumbers) -> bool:
     return zeros == 0 and up_to_zero == below_one and above == len(values)
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def _partly(value: str, remark: str, unknown: int, noun: str) -> tuple[str, str]:
     """A sum and a remark: if some of its parts are unknown, it is a lower bound."""
     if not unknown:
         return value, remark
-    parts = (remark, f"unknown for {_many(unknown, noun)}")
+    parts = (remark, f"unknown for {counted(unknown, noun)}")
     return f"at least {value}", "; ".join(filter(None, parts))
 
 

@@ -252,7 +252,7 @@ def test_few_labels_are_an_error_with_their_number(demo: Run):
     done = demo("learn")
 
     assert done.status == 3
-    assert "0 runs are labelled good and 0 bad" in done.err
+    assert "0 runs labelled good and 0 bad" in done.err
     assert "oteval judge label" in done.err
 
 

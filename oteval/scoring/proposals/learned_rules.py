@@ -267,7 +267,7 @@ def _require_labels(runs: Sequence[RunFacts]) -> None:
     bad = len(runs) - good
     if len(runs) < FEWEST_LABELS or min(good, bad) < FEWEST_OF_A_KIND:
         raise FewLabels(
-            f"{good:,} runs are labelled good and {bad:,} bad; a rule needs {FEWEST_LABELS} "
+            f"{counted(good, 'run')} labelled good and {bad:,} bad; a rule needs {FEWEST_LABELS} "
             f"labels, {FEWEST_OF_A_KIND} of each kind (oteval judge label RUN pass|fail)."
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...base.jsontext import canonical, dumps
@@ -35,6 +35,7 @@ _MOST_CASES, _MOST_FILTERED = 200, 20
 _LONGEST_FILTER = 2000  # characters of all cases
 _MOST_ALTERNATIVES = 4
 _NEARLY_ALL = 0.75
+_NO_ARGUMENTS = ("{}", "null")
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,13 @@ class MatchForm:
 
     def signature(self, run: RunFacts, effect_tools: Sequence[str]) -> Any:
         """A value that runs share if they match each other."""
-        keys = [(call.at, self._key(call)) for call in self.calls(run, effect_tools)]
+        keys = [(call.at, self.key(call)) for call in self.calls(run, effect_tools)]
         if self.mode == "strict":
             return run.roles, tuple(sorted(keys))
         return tuple(sorted(key for _, key in keys))
 
-    def _key(self, call: CallFacts) -> tuple[str, str]:
+    def key(self, call: CallFacts) -> tuple[str, str]:
+        """A value that calls share if they count as equal."""
         arguments = call.arguments
         if isinstance(arguments, Mapping):
             ignored = self.ignored.get(call.tool, frozenset())
@@ -178,7 +180,39 @@ def _agreed_form(
             return form, share
         if share > best_share:
             best, best_share = form, share
-    return (best if best_share >= _USABLE else None), best_share
+    if best_share >= _USABLE:
+        return best, best_share
+    return _superset_form(cases, effects, best_share)
+
+
+def _superset_form(
+    cases: Mapping[str, Sequence[RunFacts]], effects: Sequence[str], best_share: float
+) -> tuple[MatchForm | None, float]:
+    """The form of the calls that all runs of a case have in common, if most cases have any."""
+    plain = MatchForm("superset", "all")
+    ignored, sets = varying_fields(cases, plain, effects)
+    form = MatchForm("superset", "all", ignored, sets)
+    several = [runs for runs in cases.values() if len(runs) >= FEWEST_RUNS]
+    covered = sum(len(runs) for runs in several if _common_calls(runs, form))
+    total = sum(map(len, cases.values()))
+    if several and covered >= _AGREED * total:
+        return form, covered / total
+    return None, best_share
+
+
+def _common_calls(runs: Sequence[RunFacts], form: MatchForm) -> list[CallFacts]:
+    """The calls of the first run that all others make as well, by arguments that count."""
+    counts = [Counter(map(form.key, run.calls)) for run in runs]
+    common = counts[0]
+    for other_counts in counts[1:]:
+        common &= other_counts
+    calls = []
+    for call in runs[0].calls:
+        key = form.key(call)
+        if common[key] > 0 and key[1] not in _NO_ARGUMENTS:
+            common[key] -= 1
+            calls.append(call)
+    return calls
 
 
 def _agreement(
@@ -250,22 +284,36 @@ def _match(
     cases: Mapping[str, Sequence[RunFacts]],
 ) -> ProposedReferences:
     effects = evidence.effect_tools()
-    accepted = {case: _accepted(runs, form, effects) for case, runs in cases.items()}
+    accepted: dict[str, list[RunFacts]] = {}
+    for case, runs in cases.items():
+        if form.mode != "superset":
+            accepted[case] = _accepted(runs, form, effects)
+        elif common := _common_calls(runs, form):
+            accepted[case] = [replace(runs[0], calls=tuple(common))]
     accepted = {case: runs for case, runs in accepted.items() if runs}
     name = group.name("reference-calls")
     path = f"references/{name}.jsonl"
     labelled = sum(any(run.label for run in runs) for runs in accepted.values())
-    reasons = [
-        f"References for {counted(len(accepted), 'case')} by {evidence.key}, of runs that agree "
-        f"with each other{f' or were labelled good ({labelled})' if labelled else ''}.",
-        f"{share:.0%} of the runs of a case agree in this form; it is the strictest that fits.",
-    ]
+    good = f" or were labelled good ({labelled})" if labelled else ""
+    number = counted(len(accepted), "case")
+    if form.mode == "superset":
+        reasons = [
+            f"References for {number} by {evidence.key}: the calls that all runs of the case make.",
+            "Apart from them, runs of the same case make different calls.",
+        ]
+    else:
+        reasons = [
+            f"References for {number} by {evidence.key}, of runs that agree with each other{good}.",
+            f"{share:.0%} of the runs of a case agree in this form; it is the strictest that fits.",
+        ]
     if form.ignored:
-        fields = [f"{tool}.{name}" for tool in sorted(form.ignored) for name in form.ignored[tool]]
+        fields = [
+            f"{tool}.{name}" for tool in sorted(form.ignored) for name in sorted(form.ignored[tool])
+        ]
         reasons.append(f"Ignored, because they vary among runs of a case: {listed(fields)}.")
     if form.sets:
         reasons.append(
-            f"Compared as sets, because only their order varies: {listed([*form.sets])}."
+            f"Compared as sets, because only their order varies: {listed(sorted(form.sets))}."
         )
     entry = {
         "name": name,

@@ -138,7 +138,8 @@ def _check_entries(evidence: Evidence, runs: Sequence[RunFacts]) -> Iterator[dic
 def _tool_candidates(runs: Sequence[RunFacts]) -> Iterator[RuleCandidate]:
     """Yield, for tools that some runs call and others do not, that they must or must not."""
     counts = Counter(tool for run in runs for tool in run.tools if tool)
-    chosen = [tool for tool, count in counts.most_common() if count < len(runs)][:_MOST_TOOLS]
+    varying = [tool for tool, count in counts.items() if count < len(runs)]
+    chosen = sorted(varying, key=lambda tool: (-counts[tool], tool))[:_MOST_TOOLS]
     for number, tool in enumerate(chosen, 1):
         if is_plain(tool):
             yield _check({"type": "forbidden_tools", "forbidden": [tool]})

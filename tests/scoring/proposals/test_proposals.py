@@ -112,6 +112,17 @@ def test_the_strictest_form_that_runs_agree_by_is_proposed():
     assert form(reading) == ("unordered", "effects")
 
 
+def test_calls_in_common_become_a_superset():
+    """Runs of a case that agree on one call and differ in all others must make that call."""
+    runs = [session(n, "q", ("get_a", {"id": 1}), (f"get_{n}", {})) for n in range(1, 7)]
+    match = proposed(runs)["reference-calls"]
+
+    assert match.entry["mode"] == "superset"
+    assert match.counts is not None
+    assert match.counts.tally.passed == 6
+    assert "the calls that all runs of the case make" in match.reasons[0]
+
+
 def test_runs_that_disagree_get_no_reference_but_a_reason():
     """The head of the file says why there is no match, and what to do."""
     runs = [session(n, "q", ("get_a", {"n": n}), (f"tool_{n}", {})) for n in range(1, 7)]

@@ -194,8 +194,10 @@ def changes_view(comparison: Comparison) -> Iterator[RenderableType]:
     if broke:
         yield Text()
     yield from _lines(better)
-    for line in unevaluated_lines(comparison):
-        yield Text(line, style="yellow")
+    unevaluated = list(unevaluated_lines(comparison))
+    yield from (Text(line, style="yellow") for line in unevaluated[:_MOST_LINES])
+    if len(unevaluated) > _MOST_LINES:
+        yield Text(f"and {len(unevaluated) - _MOST_LINES} more (--json lists all)", style="dim")
     yield Text(changes_summary(comparison), style="bold")
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
 
+from oteval import Store
+
 from ..commands import Done, Run, oteval
 from ..model_server import Body, Reply, Script, Server, serving
+from ..views.pages.conftest import ShowPages, pages
 from .refund_desk import calls_of, desk, desk_files, is_confirmed, order_of, reply_of, write_desk
 
-__all__ = ["oteval"]
+__all__ = ["oteval", "pages"]
 
 ORDERS = range(11, 31)
 
@@ -135,4 +140,59 @@ def test_answers_in_other_words_break_nothing(whatif: WhatIf) -> None:
     done = whatif(reworded(desk, seed=5))
 
     assert done.out.startswith("None of 20 runs broke, 20 did not change.\n")
+    assert done.status == 0
+
+
+def test_every_surface_shows_the_same_rows(
+    whatif: WhatIf, oteval: Run, tmp_path: Path, pages: ShowPages
+) -> None:
+    """The text, JSON, the report, Markdown and the page name the same runs in the same order."""
+    done = whatif(planted, orders=range(13, 22))
+    sides = ("--experiments", "now-recorded", "--experiments", "now")
+    written = oteval("report", *sides, "--html", "r.html", "--md", "r.md")
+    rows = oteval("compare", "now-recorded", "now", "--json").rows
+    with Store("oteval.duckdb") as store:
+        page = pages(store).get("/experiments/now?baseline=now-recorded").text
+
+    assert written.status == 0, written.err
+    broken = ["13", "17", "21"]
+    assert [row["question"][-2:] for row in rows if row["row"] == "broke"] == broken
+    assert rows[0]["first_difference"]["now"]["tool_calls"][0]["function"]["name"] == "refund_order"
+    texts = [done.out, (tmp_path / "r.html").read_text(), (tmp_path / "r.md").read_text(), page]
+    for text in texts:
+        start = text[: text.index("3 of 9 runs broke, 6 did not change.") + 20_000]
+        questions = re.findall(r"Please refund order (\d+)", start)
+        assert list(dict.fromkeys(questions))[:3] == broken
+        assert "called check_policy before get_order" in unescape(text).replace("\\_", "_")
+
+
+def test_evaluators_give_their_reasons(whatif: WhatIf, tmp_path: Path) -> None:
+    """A rule of oteval.yaml comes with its reason; figures without a verdict are named."""
+    (tmp_path / "oteval.yaml").write_text(
+        "evaluators:\n"
+        "  - {name: confirmed, type: tool_order, rules: [get_order before check_policy]}\n"
+        "  - {name: fast, type: latency, max: 60s}\n"
+    )
+
+    done = whatif(planted, orders=range(20, 23))
+    lines = done.out.splitlines()
+
+    assert lines[0].startswith(
+        "✗ Please refund order 21: 'get_order before check_policy' does not hold: "
+    )
+    assert lines[0].endswith("[confirmed, same_calls]; message 2")
+    assert any(line.startswith("? fast: not evaluated on 3 examples of now: ") for line in lines)
+    assert done.status == 1
+
+
+def test_a_match_of_the_configuration_decides_about_calls(whatif: WhatIf, tmp_path: Path) -> None:
+    """Whoever writes a trajectory_match says which calls may differ."""
+    (tmp_path / "oteval.yaml").write_text(
+        "evaluators:\n"
+        "  - {name: calls, type: trajectory_match, mode: unordered, reference: {example: true}}\n"
+    )
+
+    done = whatif(planted, orders=range(20, 23))
+
+    assert done.out.startswith("None of 3 runs broke, 3 did not change.\n")
     assert done.status == 0

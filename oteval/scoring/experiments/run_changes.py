@@ -359,4 +359,12 @@ def _reasons(
                 if not row.run.error and (entry is None or entry.status != "ok"):
                     other = verdicts[1].numbers(key, group.now)
                     if side == 1 or other:
-                        yield key, side, entry.comment if entry is not None else "no result"
+                        yield key, side, "no result" if entry is None else _reason(entry, row)
+
+
+def _reason(entry: Feedback, row: ResultRow) -> str:
+    """The reason without the run's own ids, so that runs with one reason share a row."""
+    reason = entry.comment
+    for name in filter(None, (row.run.id, row.run.trajectory_id)):
+        reason = reason.replace(f" {name}", "")
+    return reason

@@ -263,8 +263,6 @@ def _show(results: WhatIfResults, recovery_keys: Collection[str], *, as_json: bo
     rows = results.rows
     for line in recovery_view(results.new, recovery_keys) if not as_json else ():
         out().print(line)
-    for line in samples_view(results.samples) if not as_json else ():
-        out().print(line)
     if as_json:
         for row in recovery_rows(results.new, recovery_keys):
             print_json(row)
@@ -277,6 +275,10 @@ def _show(results: WhatIfResults, recovery_keys: Collection[str], *, as_json: bo
     else:
         if results.comparison is not None:
             out().print(comparison_view(results.comparison))
+            out().print()
+        for line in samples_view(results.samples):
+            out().print(line)
+        if results.samples:
             out().print()
         out().print(what_if_table(rows))
     _warn_skipped(results.skipped)

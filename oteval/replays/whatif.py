@@ -172,7 +172,10 @@ class WhatIf:
             for recording in recordings:
                 sessions.add(recording, self.input_form)
             if not sessions.examples:
-                reason = next(iter(sessions.skipped.values()), "none was selected")
+                reason = next(
+                    iter(sessions.skipped.values()),
+                    "none was selected; oteval run records sessions",
+                )
                 raise NothingEvaluated(f"no session can be repeated: {reason}")
             dataset = Dataset("sessions", tuple(sessions.examples), "sessions")
             recorded = self._evaluate(f"{self.name}-recorded", sessions.recorded_outputs, dataset)

@@ -93,8 +93,7 @@ class Verdict(NamedTuple):
         _, _, matched, missing, extra, alignment, reordered = self
         output_calls, reference_calls = matched + extra, matched + missing
         all_calls = output_calls + reference_calls
-        return {
-            **({"reordered": reordered} if reordered else {}),
+        figures = {
             "matched": matched,
             "missing": missing,
             "extra": extra,
@@ -103,6 +102,7 @@ class Verdict(NamedTuple):
             "f1": 2 * matched / all_calls if all_calls else 1.0,
             "alignment": alignment,
         }
+        return {"reordered": reordered, **figures} if reordered else figures
 
 
 def compare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
@@ -140,7 +140,7 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
     if different is not None and (
         spec.mode != "strict" or (out.roles == ref.roles and out.at == ref.at)
     ):
-        pairs = [*zip(range(count), range(count), strict=True)]
+        pairs = [*enumerate(range(count))]
         if not different:
             return _passed(pairs)
         if len(different) == 1:
@@ -312,14 +312,8 @@ def _verdict(
 
 
 def _passed(pairs: Pairs, *, missing: int = 0, extra: int = 0) -> Verdict:
-    return Verdict(
-        passed=True,
-        comment=None,
-        matched=len(pairs),
-        missing=missing,
-        extra=extra,
-        alignment=pairs,
-    )
+    # Names of arguments double the time.
+    return Verdict._make((True, None, len(pairs), missing, extra, pairs, None))
 
 
 def _failure(

@@ -493,8 +493,9 @@ class Evaluator(ABC):
         Raises:
             InputError: The messages cannot be read; the text names the place.
         """
-        is_graph = self.reference is not None and self.reference.form == "steps"
-        if is_graph or (self.reads_outputs and type(outputs) is list):
+        if self.reads_outputs and type(outputs) is list:
+            return None
+        if self.reference is not None and self.reference.form == "steps":
             return None
         run = passed_run(outputs)
         return run if run.gaps or run is outputs else None

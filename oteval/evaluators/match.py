@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from ..base.errors import ConfigError
@@ -189,7 +190,7 @@ class TrajectoryMatch(FigureMatch):
                 f"score_type: unknown value {self.score_type!r}; known: {score_types}"
             )
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The score's name in results."""
         return self.feedback_key or f"trajectory_{self.spec.mode}_match"

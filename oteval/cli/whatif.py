@@ -303,11 +303,11 @@ def _status(results: WhatIfResults, recovery_keys: Collection[str], *, is_named:
     Raises:
         NothingEvaluated: No session was repeated, or a named one was not and no run broke.
     """
+    if any(row["passed"] is False for row in recovery_rows(results.new, recovery_keys)):
+        return 1
     rows = results.rows
     if all(row.error for row in rows) and not results.answered:
         raise NothingEvaluated(f"no session could be repeated: {rows[0].error}")
-    if any(row["passed"] is False for row in recovery_rows(results.new, recovery_keys)):
-        return 1
     comparison = results.comparison
     if comparison is not None and (warn_regressed(comparison) or comparison.changes.broke):
         return 1

@@ -79,6 +79,7 @@ from .what_if_session import (
     WhatIfOptions as WhatIfOptions,
 )
 from .whatif import (
+    AFTER_FAULT as AFTER_FAULT,
     WhatIf as WhatIf,
     WhatIfResults as WhatIfResults,
     WhatIfRow as WhatIfRow,

@@ -78,6 +78,11 @@ class ToolChange:
         return self.tool.startswith(("http://", "https://"))
 
     @property
+    def is_fault(self) -> bool:
+        """Whether it is a fault, not another result."""
+        return self.kind != "result"
+
+    @property
     def is_failure(self) -> bool:
         """Whether the changed call has failed, whatever its result looks like."""
         return self.kind not in ("result", "slow")

@@ -39,9 +39,11 @@ from .verification import ReplayJob, SessionRunner, SessionRunners
 from .verified import VerifiedSession
 from .what_if_session import ANSWERS_FILE, NewRun, WhatIfOptions, new_run
 
-__all__ = ["SessionFailed", "WhatIf", "WhatIfResults", "WhatIfRow"]
+__all__ = ["AFTER_FAULT", "SessionFailed", "WhatIf", "WhatIfResults", "WhatIfRow"]
 
 _KEY = "what_if"
+AFTER_FAULT = "after the fault "
+"""The beginning of the reason why an agent failed that got a fault before."""
 _MOST_CHANGES = 2
 
 
@@ -440,13 +442,24 @@ class _Target:
             threads = AgentThreads(load(job.recording), self._options.prompt).divide(
                 run.model_calls
             )
-        if any(call.answer is not None for call in run.model_calls):
+        problem = _problem(ended, run, threads)
+        # Such a run says nothing about the change.
+        unfit = "" if problem else self._options.not_applied(run.coverage.changed)
+        is_repeated = not unfit and not ended.divergences
+        if is_repeated and any(call.answer is not None for call in run.model_calls):
             self._sessions.answered.add(name)
-        problem = _problem(ended, run, threads) or self._options.not_applied(run.coverage.changed)
-        if problem:
+        if problem or unfit:
+            reason = f"{self._fault_before(ended, run)}{problem or unfit}"
             changes = self._changes(name, run, threads)
-            raise SessionFailed(f"{changes}; {problem}" if changes else problem)
+            raise SessionFailed(f"{changes}; {reason}" if changes else reason)
         return self._sessions.outputs(name, run, threads)
+
+    def _fault_before(self, ended: VerifiedSession, run: NewRun) -> str:
+        """The beginning of the reason if the agent itself ended badly after a fault, or ""."""
+        is_own_end = ended.status in ("error", "crashed", "timeout")
+        texts = {change.text for change in self._options.changes if change.is_fault}
+        fault = next((text for text in run.coverage.changed if text in texts), "")
+        return f"{AFTER_FAULT}{fault}: " if fault and is_own_end else ""
 
     def _changes(
         self, name: str, run: NewRun, threads: Sequence[Sequence[RecordedModelCall]]

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from ..base.text import counted
 from ..evaluators import Interval, pass_rate
-from ..replays import SampleCount, SampledOutcome
-from ..scoring import ExperimentResults
+from ..replays import AFTER_FAULT, SampleCount, SampledOutcome
+from ..scoring import ExperimentResults, ResultRow
 from .text import one_line, shorten
 
 __all__ = ["recovery_rows", "recovery_view", "samples_view"]
@@ -26,6 +26,36 @@ _WORDS = {
 }
 
 
+def recovery_rows(results: ExperimentResults, keys: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON form of how each run with faults ended.
+
+    An agent that failed after a fault has not recovered.
+
+    Args:
+        results: The experiment with the faults.
+        keys: The names of the evaluators of the type ``recovered``.
+    """
+    for row in results if keys else ():
+        for entry in row.feedback:
+            if entry.key in keys:
+                yield _recovery(row, entry.key, passed=entry.passed, comment=entry.comment)
+        if AFTER_FAULT in row.run.error:
+            reason = row.run.error[row.run.error.index(AFTER_FAULT) :]
+            for key in sorted(keys):
+                yield _recovery(row, key, passed=False, comment=reason)
+
+
+def _recovery(row: ResultRow, key: str, *, passed: bool | None, comment: str) -> dict[str, Any]:
+    return {
+        "row": "recovery",
+        "session": row.example.id,
+        "question": row.example.title,
+        "key": key,
+        "passed": passed,
+        "comment": comment,
+    }
+
+
 def recovery_view(results: ExperimentResults, keys: Collection[str]) -> Iterator[Text]:
     """Yield the runs that did not recover from their faults, then how many did.
 
@@ -33,44 +63,25 @@ def recovery_view(results: ExperimentResults, keys: Collection[str]) -> Iterator
         results: The experiment with the faults.
         keys: The names of the evaluators of the type ``recovered``.
     """
-    for key, members in results.feedback().items():
-        if key not in keys:
-            continue
-        failed = [(row, entry) for row, entry in members if entry.passed is False]
-        for row, entry in failed[:_MOST_LINES]:
-            line = Text()
-            line.append("✗ ", style="red")
-            line.append(_question(row.example.title), style="bold")
-            yield line.append(f": {one_line(entry.comment)} [{one_line(key)}]")
-        if len(failed) > _MOST_LINES:
-            yield Text(f"and {len(failed) - _MOST_LINES} more (--json lists all)", style="dim")
-        passed = sum(entry.passed is True for _, entry in members)
-        rate = pass_rate(passed, len(failed))
+    rows = list(recovery_rows(results, keys))
+    failed = [row for row in rows if row["passed"] is False]
+    for row in failed[:_MOST_LINES]:
+        line = Text()
+        line.append("✗ ", style="red")
+        line.append(_question(row["question"]), style="bold")
+        yield line.append(f": {one_line(row['comment'])} [{one_line(row['key'])}]")
+    if len(failed) > _MOST_LINES:
+        yield Text(f"and {len(failed) - _MOST_LINES} more (--json lists all)", style="dim")
+    for key in sorted(keys):
+        verdicts = [row["passed"] for row in rows if row["key"] == key]
+        passed, total = verdicts.count(True), len(verdicts) - verdicts.count(None)
+        rate = pass_rate(passed, total - passed)
         share = "" if rate.interval is None else f" ({_share(rate.interval)})"
-        ended = passed + len(failed)
-        unknown = [entry.comment for _, entry in members if entry.status != "ok"]
-        left = f"; not evaluated: {len(unknown)}" if unknown else ""
+        unknown = [r["comment"] for r in rows if r["key"] == key and r["passed"] is None]
         first = f", such as: {shorten(one_line(unknown[0]), 200)}" if unknown else ""
-        yield Text(
-            f"{one_line(key)}: {passed} of {counted(ended, 'run')} recovered{share}{left}{first}",
-            style="bold",
-        )
-
-
-def recovery_rows(results: ExperimentResults, keys: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the JSON form of each run's verdict; see `recovery_view`."""
-    for key, members in results.feedback().items():
-        for row, entry in members if key in keys else ():
-            yield {
-                "row": "recovery",
-                "session": row.example.id,
-                "question": row.example.title,
-                "key": key,
-                "status": entry.status,
-                "passed": entry.passed,
-                "comment": entry.comment,
-                "endings": entry.metadata.get("endings", {}),
-            }
+        left = f"; not evaluated: {len(unknown)}{first}" if unknown else ""
+        text = f"{one_line(key)}: {passed} of {counted(total, 'run')} recovered{share}{left}"
+        yield Text(text, style="bold")
 
 
 def samples_view(outcomes: Sequence[SampledOutcome]) -> Iterator[Text]:

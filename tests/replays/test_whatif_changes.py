@@ -89,6 +89,21 @@ def test_faults_show_who_recovers_loops_or_conceals(
     assert not (tmp_path / "refunds").exists()
 
 
+def test_an_agent_that_crashes_after_a_fault_has_not_recovered(
+    whatif: WhatIf, server: Server, tmp_path: Path
+) -> None:
+    """The fault and the exception are named, although the run has no score."""
+    source = (tmp_path / "clerk.py").read_text()
+    (tmp_path / "clerk.py").write_text(source.replace("except Exception as", "except KeyError as"))
+
+    done = whatif(clerk_file(tmp_path, "tells"), "--fault", "refund=error:503")
+
+    assert done.status == 1
+    assert "recovered: 0 of 1 run recovered" in done.out
+    assert done.out.startswith("✗ tells: after the fault refund=error:503: ")
+    assert "the agent raised RuntimeError: HTTP 503: Service Unavailable" in done.out
+
+
 def test_a_fault_that_no_call_gets_is_never_a_pass(
     whatif: WhatIf, server: Server, tmp_path: Path
 ) -> None:
@@ -157,7 +172,7 @@ def test_samples_tell_chance_from_the_change(
 
     assert "without the change 5 of 6 samples" in changed.out
     assert "recorded passed; 0 of 6 samples (0% to 46%) pass" in changed.out
-    assert "the change is the cause (p 0.015)" in changed.out
+    assert "the change is the cause (p 0.03)" in changed.out
     assert len(server.requests) == 18
     assert "recorded passed; 6 of 6 samples" in alone.out
     assert "the recorded outcome repeats" in alone.out

@@ -42,13 +42,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.dependent_passes import pass_fail
 from oteval.monitor.baselines import Baseline, learn
-from oteval.monitor.budget import AlarmBudget, spending
-from oteval.monitor.detector import Detector, Floats, Ints
+from oteval.monitor.detector import Detector, Floats, Ints, spending
 from oteval.monitor.e_detector import EDetector
-from oteval.monitor.simulation import delay_of, pass_fail
-from oteval.monitor.threshold import Threshold
-from oteval.monitor.two_windows import TwoWindows
+from oteval.monitor.simulation import delay_of
+from oteval.monitor.windowed_rules import Threshold, TwoWindows
 
 from . import parts
 from .checks import check
@@ -123,10 +122,10 @@ BEYOND = (
 
 def rules(condition: Condition) -> dict[str, Callable[[Baseline], Detector]]:
     """Return the rules by name."""
-    checks = AlarmBudget(1, round(CHECKS / condition.rate * _MINUTE_NS))
+    checks = spending(1, round(CHECKS / condition.rate * _MINUTE_NS))
     return {
-        "e-detector": lambda baseline: EDetector(baseline, spending=spending(AlarmBudget())),
-        "1 per 10,000": lambda baseline: EDetector(baseline, spending=spending(checks)),
+        "e-detector": lambda baseline: EDetector(baseline, spending=spending()),
+        "1 per 10,000": lambda baseline: EDetector(baseline, spending=checks),
         "threshold": lambda _: Threshold(below=0.90),
         "Fisher": lambda _: TwoWindows(),
     }

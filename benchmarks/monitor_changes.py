@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.dependent_passes import pass_fail
 from oteval.monitor.baselines import Baseline, learn
-from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
 from oteval.monitor.change_point import ChangePoint
+from oteval.monitor.detector import DAY_NS, spending
 from oteval.monitor.e_detector import EDetector
-from oteval.monitor.simulation import pass_fail
 
 from . import parts
 from .monitor import USUAL, Condition, pass_rates
@@ -98,7 +98,7 @@ def _stream(condition: Condition, number: int) -> dict[float, Outcome]:
     assert isinstance(baseline, Baseline)
     change = baseline.size + int(DAYS_BEFORE * 1440 * condition.rate)
     after = slice(change, change + _MOST_AFTER)
-    before = EDetector(baseline, spending=spending(AlarmBudget()))
+    before = EDetector(baseline, spending=spending())
     before.update(scores[baseline.size : change], times[baseline.size : change])
     if before.alerting:
         return {}

@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.dependent_passes import pass_fail
 from oteval.evaluators.stats import clopper_pearson
 from oteval.monitor.autocorrelation import autocorrelation_time
 from oteval.monitor.changes import compared_scale
 from oteval.monitor.detector import Floats, Ints
 from oteval.monitor.level_changes import TimedValues, effective_size, level_change
 from oteval.monitor.observations import Observations
-from oteval.monitor.simulation import pass_fail
 from oteval.monitor.slices import p_value
 
 from . import parts

@@ -27,14 +27,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.dependent_passes import pass_fail
 from oteval.monitor.baselines import Learning
-from oteval.monitor.budget import DAY_NS
-from oteval.monitor.detector import Floats, Ints
+from oteval.monitor.detector import DAY_NS, Floats, Ints
 from oteval.monitor.groups import WatchedSide, allowance_of, learn_sides, update, watch
 from oteval.monitor.observations import Observations
 from oteval.monitor.reviews import ReviewedDetector
 from oteval.monitor.scales import Side
-from oteval.monitor.simulation import pass_fail
 from oteval.scoring.config import MonitorSettings
 
 from .report import Row

@@ -1,15 +1,10 @@
 """The names of `oteval.monitor` for other rooms; `__init__.py` loads them on first use."""
 
-from .backtests import Backtest as Backtest, PastEpisode as PastEpisode, backtest as backtest
 from .changes import (
     Estimate as Estimate,
     MeasuredChange as MeasuredChange,
     adjusted as adjusted,
     measured_changes as measured_changes,
-)
-from .group_simulation import (
-    GroupSimulation as GroupSimulation,
-    simulate_group as simulate_group,
 )
 from .monitor_checks import (
     check as check,
@@ -17,10 +12,9 @@ from .monitor_checks import (
     exit_status as exit_status,
     little_memory as little_memory,
 )
-from .notification import (
-    DeliveryResult as DeliveryResult,
-    Outbox as Outbox,
-)
+from .notices import end_removed as end_removed
+from .notification.delivery import DeliveryResult as DeliveryResult
+from .notification.outbox import Outbox as Outbox
 from .notification.text import (
     message as message,
 )
@@ -28,17 +22,18 @@ from .observations import (
     Observations as Observations,
 )
 from .past import (
+    Backtest as Backtest,
+    PastEpisode as PastEpisode,
     PastPeriod as PastPeriod,
+    backtest as backtest,
     histories as histories,
-)
-from .removals import (
-    end_removed as end_removed,
 )
 from .requirements import (
     check_destinations as check_destinations,
     require_packages as require_packages,
     unset_variables as unset_variables,
 )
+from .simulation import GroupSimulation as GroupSimulation, simulate_group as simulate_group
 from .status import (
     MonitorStatus as MonitorStatus,
     statuses as statuses,

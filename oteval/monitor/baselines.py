@@ -18,7 +18,7 @@ the effective number) and the mean minus the margin. Intervals that are shown ar
 is not: the rate of false alarms was simulated with this bound, of 300 observations or more. A daily
 cycle (`cycle.py`) is subtracted first, so that the floor follows it. The margin grows with
 the slow variation that is left: a steady group gets half the margin, an unsteady group up to 1.2 of
-it, and a group whose variation is certain up to 10 of it. Where that is not enough (`wander.py`),
+it, and a group whose variation is certain up to 10 of it. Where that is not enough (`Wander`),
 or where something was not seen yet, the baseline has a doubt: a sentence with the reason why false
 alarms may exceed the budget.
 
@@ -39,22 +39,25 @@ import numpy as np
 import numpy.typing as npt
 
 from .autocorrelation import (
+    ABOVE_BUDGET,
+    CERTAIN,
+    LIKELY,
+    Wander,
     autocorrelation_time,
     block_noise,
+    choose_block,
     is_unsteady,
     least_slow_variance,
     long_run_ratio,
     low_runs,
+    measured_wander,
     slow_deviation,
     window_length,
 )
-from .blocks import ABOVE_BUDGET, choose_block
-from .budget import DAY_NS
 from .change_point import UsualMean
 from .cycle import NO_CYCLE, WeeklyCycle, fit_cycle, fit_hours, may_have_cycle
-from .detector import Floats, Ints, checked
+from .detector import DAY_NS, Floats, Ints, checked
 from .hours import HOUR_NS, HourlySums, Hours
-from .wander import CERTAIN, LIKELY, Wander, measured_wander
 
 __all__ = [
     "Baseline",

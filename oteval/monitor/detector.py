@@ -1,4 +1,4 @@
-"""The interface of all detectors: observations in, alarms and recoveries out.
+"""The interface of all detectors, and the budget of false alarms that they share.
 
 A detector belongs to one group of one monitor. It starts in the state ok. An alarm takes it to
 alert; a recovery takes it back to ok, and then it starts over. Detectors are exact under any
@@ -7,6 +7,22 @@ one call with the whole, and a detector restored from ``state()`` continues as t
 
 Observations are values in [0, 1], lower is worse. NaN and values outside are refused, because a
 detector that skipped them would be silent about a broken measure.
+
+A changing set of groups shares a budget. A budget such as ``1 per 30d`` is spent continuously: a
+detector receives an allowance for every observation, and alarms at most with the probability of the
+sum of its allowances while nothing is wrong. The allowance of an observation is
+
+    alarms * share * (time since the previous observation) / period
+
+so that the allowances of a group in any 30 days add up to its share of the budget, whatever its
+traffic. This bounds false alarms where the condition of the detector holds; see `e_detector`. The
+allowances of all groups add up to the budget, as long as the shares of the groups that are live
+at any moment add up to at most 1. Every live group has the share 1 / (number of live groups). A new
+group lowers the shares of the others from then on. Past spending is unaffected, and nobody's
+promise is loosened. A group that ends leaves its share to the others from then on.
+
+Source: an e-detector whose increments are not 1 but the allowances; by Ville's inequality for its
+difference with their sum (Shin, Ramdas, Rinaldo 2022, https://arxiv.org/abs/2203.03532).
 """
 
 from __future__ import annotations
@@ -19,7 +35,15 @@ import numpy.typing as npt
 
 from ..base.errors import InputError
 
-__all__ = ["Alarm", "Detector", "Floats", "Ints", "checked"]
+__all__ = [
+    "DAY_NS",
+    "Alarm",
+    "Detector",
+    "Floats",
+    "Ints",
+    "checked",
+    "spending",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -97,3 +121,17 @@ def checked(values: npt.ArrayLike, times_ns: npt.ArrayLike) -> tuple[Floats, Int
             "a measure must be between 0 and 1"
         )
     return checked_values, times
+
+
+DAY_NS = 86_400_000_000_000
+
+
+def spending(alarms: float = 1.0, period_ns: int = 30 * DAY_NS, *, live_groups: int = 1) -> float:
+    """The allowance of false alarms per nanosecond of one of the live groups of a monitor.
+
+    Args:
+        alarms: At most this many false alarms in a period, expected, over all groups.
+        period_ns: The period.
+        live_groups: The number of live groups.
+    """
+    return alarms / period_ns / max(1, live_groups)

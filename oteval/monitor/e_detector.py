@@ -1,11 +1,13 @@
-"""The e-detector, the default: bets against a floor, with a guaranteed rate of false alarms.
+"""The e-detector, the default: bets against a floor, within a budget of false alarms.
 
 In the state ok it bets that the mean of the observations, or of blocks of them, is below the floor
 (`bets.py`), and alarms when the mean wealth reaches 1. The expected number of false alarms is at
-most the budget while the mean is at least the floor, at any traffic and with no window to tune. A
-daily cycle of the baseline is subtracted from all values, so that the floor follows the time of
-day. The guarantee needs observations (or blocks) that hardly depend on each other. For that,
-`blocks.py` chooses the length of blocks from the baseline.
+most the budget while the mean of each observation (or block), given those before it, is at least
+the floor. More traffic does not raise it, and no window has to be tuned. Observations that depend
+on their neighbours break that condition, so the length of blocks is chosen from the baseline
+(`choose_block`). A level that wanders by more than its margin breaks it as well, as do weekends
+that were not seen yet; the baseline and its reviews name these doubts. A daily cycle of the
+baseline is subtracted from all values, so that the floor follows the time of day.
 
 In the state alert it bets that the mean is above the point halfway from the floor to the mean since
 the change (one standard error above its estimate). Its allowance is one wrong recovery in 5,000
@@ -24,9 +26,8 @@ import numpy.typing as npt
 
 from .baselines import Baseline, lower_bound
 from .bets import DROPS, bet_sizes, wealth
-from .change_point import ChangePoint, UsualMean, estimate
+from .change_point import ChangePoint, History, UsualMean, estimate
 from .detector import Alarm, Floats, Ints, checked
-from .history import History
 
 __all__ = ["EDetector"]
 

@@ -1,17 +1,23 @@
 """A watched group: it learns a baseline from its first observations, then detects changes.
 
 Everything here depends only on the observations in order, not on how checks divided them.
+
+A *family* is the versions of an agent, if a monitor groups by version. The first version of a
+family that learns a baseline passes it on to the others. Until then, the observations of earlier
+versions count for the baseline of later versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from ..base.jsontext import dumps
 from ..scoring import (
     BaselineSettings,
     EDetectorSettings,
@@ -21,21 +27,21 @@ from ..scoring import (
 )
 from ..store import GroupRow
 from .baselines import Baseline, Learning, LearningRules, learn
-from .budget import AlarmBudget, spending
-from .detector import Alarm, Detector, Floats
+from .detector import Alarm, Detector, Floats, spending
 from .e_detector import EDetector
 from .observations import Observations
 from .reviews import ReviewedDetector
 from .scales import Scale, Side, fit, threshold_scale
-from .threshold import Threshold
-from .two_windows import TwoWindows
+from .windowed_rules import Threshold, TwoWindows
 
 __all__ = [
+    "Families",
     "GroupChange",
     "LearnedSide",
     "WatchedSide",
     "after_silence",
     "allowance_of",
+    "family_of",
     "learn_sides",
     "learning_rules",
     "make_detector",
@@ -43,6 +49,7 @@ __all__ = [
     "restore",
     "update",
     "watch",
+    "with_those_of",
     "without_baseline",
 ]
 
@@ -163,8 +170,9 @@ def make_detector(settings: MonitorSettings, learned: LearnedSide, *, allowance:
 
 def allowance_of(settings: MonitorSettings, live_groups: int) -> float:
     """The budget of one side of one group per nanosecond."""
-    budget = AlarmBudget(settings.false_alarms.alarms, round(settings.false_alarms.per * 1e9))
-    return spending(budget, max(1, live_groups) * len(settings.sides))
+    budget = settings.false_alarms
+    sides = max(1, live_groups) * len(settings.sides)
+    return spending(budget.alarms, round(budget.per * 1e9), live_groups=sides)
 
 
 def watch(
@@ -351,3 +359,51 @@ def recent_mean(before: float | None, count: int, values: Floats) -> float:
     old = _FADES ** len(values) * (1 - _FADES**count)
     total = (before or 0.0) * old + (1 - _FADES) * float(weights @ newest)
     return total / (1 - _FADES ** (count + len(values)))
+
+
+def family_of(group: str, group_by: Sequence[str]) -> str:
+    """A group's values without its version, if a monitor groups by version.
+
+    Args:
+        group: The values, as a JSON list.
+        group_by: The names of the values.
+    """
+    if "version" not in group_by:
+        return group
+    values = json.loads(group)
+    del values[group_by.index("version")]
+    return dumps(values)
+
+
+class Families:
+    """The versions that are learning; none if a monitor does not group by version.
+
+    Args:
+        rows: The groups that are learning.
+        group_by: The names of their values.
+    """
+
+    def __init__(self, rows: Iterable[GroupRow], group_by: Sequence[str]) -> None:
+        self._group_by = group_by
+        self._members: dict[tuple[str, str], list[GroupRow]] = {}
+        if "version" in group_by:
+            for row in sorted(rows, key=lambda row: row.first_ns):
+                self._members.setdefault(self._key(row), []).append(row)
+
+    def earlier(self, row: GroupRow) -> list[GroupRow]:
+        """The earlier versions of a group's agent, the oldest first."""
+        if not self._members:
+            return []
+        members = self._members.get(self._key(row), [])
+        return [member for member in members if member.first_ns < row.first_ns]
+
+    def _key(self, row: GroupRow) -> tuple[str, str]:
+        return family_of(row.group, self._group_by), row.version
+
+
+def with_those_of(earlier: Collection[object]) -> str:
+    """The end of a sentence about observations, which names the earlier versions."""
+    if not earlier:
+        return ""
+    versions = "earlier version" if len(earlier) == 1 else "earlier versions"
+    return f", with those of {len(earlier):,} {versions}"

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .budget import DAY_NS
-from .detector import Floats, Ints
+from .detector import DAY_NS, Floats, Ints
 
 __all__ = ["HOUR_NS", "STEPS", "HourlySums", "Hours"]
 

@@ -21,21 +21,35 @@ import pyarrow as pa
 
 from ..base.jsontext import canonical
 from ..base.machine import return_freed_memory
-from ..evaluators import CHECK_MEASURES, version_of
-from ..model import make_prices
-from ..scoring import Config, MonitorSettings
-from ..store import ObservationSource, ReadPosition, Store, StoredMonitor, repeated, small_arrow
-from .check_values import check_values
+from ..evaluators import CHECK_MEASURES, CheckMeasure, Scorer, version_of
+from ..model import EvaluationResult, make_prices
+from ..scoring import Config, Decider, MonitorSettings, PreparedEvaluator, References, StoredPage
+from ..store import (
+    ObservationSource,
+    Outlines,
+    ReadPages,
+    ReadPosition,
+    Store,
+    StoredMonitor,
+    Trajectories,
+    repeated,
+    small_arrow,
+)
 from .evidence import add_evidence
 from .idle import idle_statuses
-from .notices import queue_events
-from .removals import end_removed
+from .notices import end_removed, queue_events
 from .run_reader import RunReader
 from .scales import VARIANT_MEASURES
 from .status import MonitorStatus, statuses
 from .watcher import Watcher
 
-__all__ = ["check", "check_backlog", "little_memory", "source_of"]
+__all__ = [
+    "check",
+    "check_backlog",
+    "check_values",
+    "little_memory",
+    "source_of",
+]
 
 # Rows read in one transaction, and runs whose versions are noted in one. With 2 million rows, a
 # check of 10 million scores takes as long, and 533 MB instead of 492.
@@ -280,3 +294,37 @@ def exit_status(group_statuses: Sequence[MonitorStatus]) -> int:
     if "alert" in states:
         return 1
     return 0 if states & {"ok", "warn", "recovered"} else 3
+
+
+# Runs whose outlines are grouped at a time, to limit memory.
+_DECIDED_AT_ONCE = 20_000
+
+
+def check_values(
+    measure: CheckMeasure, runs: pa.Table, outlines: Outlines, trajectories: Trajectories
+) -> dict[str, float]:
+    """The values of runs by their ids; a run that is not evaluated has none.
+
+    Args:
+        measure: The measure.
+        runs: The ``trajectory_id`` and ``start_ns`` of current runs.
+        outlines: Reads their outlines.
+        trajectories: Reads runs that their outlines do not decide.
+    """
+    scorer = Scorer(name="", version="", evaluator=measure.check)
+    prepared, reading = PreparedEvaluator(scorer, References()), ReadPages()
+    decider = Decider(prepared, salt="")
+    keys = runs.select(["trajectory_id", "start_ns"]).sort_by("start_ns")
+    results: dict[str, EvaluationResult] = {}
+    for first in range(0, len(keys), _DECIDED_AT_ONCE):
+        page = keys.slice(first, _DECIDED_AT_ONCE)
+        decided = decider.decide(StoredPage(outlines, page, reading), time_ns=0)
+        names, codes = decided.rows["trajectory_id"].to_pylist(), decided.codes.to_pylist()
+        for name, code in zip(names, codes, strict=True):
+            results[name] = decided.results[code]
+        undecided = pa.array(sorted(decided.undecided), pa.int64())
+        for run in trajectories.at(page.take(undecided)):
+            results[run.id] = prepared.score(run, time_ns=0)
+    return {
+        name: measure.value(result) for name, result in results.items() if result.status == "ok"
+    }

@@ -1,4 +1,4 @@
-"""Notices: the notifications of episodes, written to the outbox of the store.
+"""Notices: the notifications of episodes, also of removed monitors, written to the outbox.
 
 A notice is queued once for the start of an episode and once for its end, in the transaction of the
 check that noted it. The start is queued for each destination of the monitor, the end for each
@@ -8,23 +8,40 @@ The names of groups come from senders, so one sender could cause any number of n
 If one check has more than ten events of a kind, one notification sums up: it names the first groups
 and counts the others. When the first of its episodes ends, so does the alert. The resolution then
 reports how many episodes last.
+
+The episodes of monitors that are not in the configuration any more end (`end_removed`). A monitor
+was *removed* if the file that last contained it no longer does, or if no check had it for two days.
+Until then, another configuration may be used with the same database: its checks leave the monitor
+alone. The time counts from the first check without the monitor, so a monitor is not removed merely
+because nothing ran for days.
+
+Its episodes end with one resolution each. The baselines stay for 30 days: if the monitor comes
+back, its groups are compared with them, and a group that is still bad alerts again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence, Set as AbstractSet
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence, Set as AbstractSet
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..base.jsontext import dumps
-from ..scoring import MonitorSettings
-from ..store import Notification, Store, StoredEpisode, StoredMark
-from .episodes import Event, due_event
+from ..scoring import Config, MonitorSettings
+from ..store import Notification, Store, StoredEpisode, StoredMark, StoredMonitor, repeated
+from .episodes import Event, due_event, end
 from .evidence import shortened
 from .status import group_values
 
-__all__ = ["notice", "queue_events", "queue_removals"]
+__all__ = [
+    "end_removed",
+    "notice",
+    "queue_events",
+    "queue_removals",
+]
 
 _SHORTLY_NS = 3600 * 10**9
 _FARTHEST_NS = 24 * _SHORTLY_NS
@@ -75,7 +92,7 @@ def queue_events(
             payload = notice(settings, episode, event, marks, services)
             due.append(_DueEvent(episode, payload, tuple(destinations)))
     store.monitors.put_episodes(changed)
-    store.monitors.queue(_notifications(store, due, now_ns))
+    store.outbox.queue(_notifications(store, due, now_ns))
 
 
 def queue_removals(
@@ -95,7 +112,7 @@ def queue_removals(
     for episode in ended:
         event, noted = due_event(episode, {})
         changed.append(noted)
-        alert = store.monitors.payload(f"{episode.episode_id}-alert")
+        alert = store.outbox.payload(f"{episode.episode_id}-alert")
         if event != "resolved" or alert is None:
             continue
         payload = {
@@ -109,12 +126,12 @@ def queue_removals(
         if destinations:
             due.append(_DueEvent(episode, payload, tuple(destinations)))
     store.monitors.put_episodes(changed)
-    store.monitors.queue(_notifications(store, due, now_ns))
+    store.outbox.queue(_notifications(store, due, now_ns))
 
 
 def _notified(store: Store, episode: StoredEpisode, existing: Collection[str]) -> list[str]:
     """The destinations of the alert of an episode, as far as they still exist."""
-    destinations = store.monitors.destinations(f"{episode.episode_id}-alert")
+    destinations = store.outbox.destinations(f"{episode.episode_id}-alert")
     return [name for name in destinations if name in existing]
 
 
@@ -146,7 +163,7 @@ def _with_summary(store: Store, payload: dict[str, Any]) -> dict[str, Any]:
     """The payload of an event; the end of an alert for many groups is about all of them."""
     if payload["event"] != "resolved" or "summary" in payload:
         return payload
-    alert = json.loads(store.monitors.payload(f"{payload['episode']}-alert") or "{}")
+    alert = json.loads(store.outbox.payload(f"{payload['episode']}-alert") or "{}")
     if "summary" not in alert:
         return payload
     episodes = store.monitors.episodes(payload["monitor"], open_only=True)
@@ -276,3 +293,83 @@ def _distinct(value: str) -> str:
         return value
     digest = hashlib.blake2b(value.encode("utf-8", "replace"), digest_size=4).hexdigest()
     return f"{shortened(value, _LONGEST_VALUE)} ({digest})"
+
+
+_DAY_NS = 86_400 * 10**9
+_REMOVED_NS, _FORGOTTEN_NS = 2 * _DAY_NS, 30 * _DAY_NS
+
+
+def end_removed(
+    store: Store,
+    config: Config,
+    stored: Mapping[str, StoredMonitor],
+    now_ns: int,
+    wait: Callable[[float], object] = time.sleep,
+) -> bool:
+    """End the episodes of monitors that were removed, and return whether any monitor is missing.
+
+    Args:
+        store: The store.
+        config: The configuration in force.
+        stored: The monitors that are stored.
+        now_ns: The time (ns).
+        wait: Waits for some seconds while another process checks.
+    """
+    missing = _missing(stored, config)
+    is_new = any(monitor.missing_ns is None for monitor in missing)
+    removed = [monitor for monitor in missing if _is_removed(monitor, config, now_ns)]
+    names = {monitor.monitor for monitor in removed}
+    is_old = any(_is_forgotten(monitor, now_ns) for monitor in removed)
+    if is_new or is_old or (names and _open_episodes(store, names)):
+        repeated(partial(_note, store, config, now_ns), wait)
+    return bool(missing)
+
+
+def _missing(stored: Mapping[str, StoredMonitor], config: Config) -> list[StoredMonitor]:
+    """The stored monitors that are not in the configuration."""
+    # The monitor without a name stores the position of versions.
+    titles = {"", *(monitor.title for monitor in config.monitors)}
+    return [monitor for name, monitor in stored.items() if name not in titles]
+
+
+def _is_removed(monitor: StoredMonitor, config: Config, now_ns: int) -> bool:
+    if config.path is not None and monitor.configuration == config.path:
+        return True
+    return monitor.missing_ns is not None and now_ns - monitor.missing_ns >= _REMOVED_NS
+
+
+def _is_forgotten(monitor: StoredMonitor, now_ns: int) -> bool:
+    return monitor.missing_ns is not None and now_ns - monitor.missing_ns >= _FORGOTTEN_NS
+
+
+def _open_episodes(store: Store, monitors: Collection[str]) -> list[StoredEpisode]:
+    open_episodes = store.monitors.episodes(open_only=True)
+    return [episode for episode in open_episodes if episode.monitor in monitors]
+
+
+def _note(store: Store, config: Config, now_ns: int) -> None:
+    """Note which monitors are missing, and end the episodes of monitors that were removed."""
+    with store.monitors.check(now_ns):
+        for monitor in _missing(store.monitors.monitors(), config):
+            if _is_removed(monitor, config, now_ns):
+                _end(store, monitor.monitor, config.notify, now_ns)
+            if _is_forgotten(monitor, now_ns):
+                store.monitors.forget(monitor.monitor)
+            elif monitor.missing_ns is None:
+                store.monitors.put_monitor(replace(monitor, missing_ns=now_ns))
+
+
+def _end(store: Store, monitor: str, existing: Collection[str], now_ns: int) -> None:
+    """End the episodes of a monitor, and forget the state of their groups."""
+    rows = {row.group: row for row in store.monitors.groups(monitor)}
+    ended = []
+    for episode in _open_episodes(store, {monitor}):
+        if episode.ended_ns is None:
+            row = rows.get(episode.group)
+            ended_ns = max(episode.alarm_ns, row.last_ns if row else 0)
+            episode = end(episode, "the monitor was removed", ended_ns, now_ns)
+        ended.append(episode)
+    groups = {episode.group for episode in ended}
+    # Detectors that alert would stay silent if the monitor came back.
+    store.monitors.remove_groups([row for group, row in rows.items() if group in groups])
+    queue_removals(store, ended, existing, now_ns)

@@ -17,11 +17,11 @@ import pyarrow as pa
 from ..store import ObservationSource, ReadPosition, Store
 from .conversations import (
     ClosedConversations,
+    Hashes,
     close,
     conversation_hashes,
     first_remembered_day,
 )
-from .hashes import Hashes
 
 __all__ = ["RunReader"]
 

@@ -1,4 +1,4 @@
-"""Simulate detectors: on synthetic passes and failures, and on resampled history with a drop.
+"""Simulate detectors on resampled history, without a change and with a drop.
 
 `simulate` answers "how often would this rule have called for nothing, and how soon for a drop?" for
 a user's own history. It resamples the history in stretches, which keeps the dependence of
@@ -11,24 +11,52 @@ period without incidents.
 Source: moving blocks bootstrap, Künsch 1989, "The jackknife and the bootstrap for general
 stationary observations"; by the time of day: Politis 2001, "Resampling time series with seasonal
 components".
+
+`simulate_group` simulates the rules of a monitor, and a plain threshold, on each group's own
+history. Most alerting systems have such a threshold: the mean of the last 60 minutes below a limit,
+here halfway from the baseline's mean to the smallest simulated drop. Drops are of the values that
+detectors compare: .1 is ten more failures in a hundred runs, or ten more slow ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .autocorrelation import autocorrelation_time
-from .baselines import Baseline, LearningRules, learn
-from .blocks import resampled
-from .budget import DAY_NS
+from ..scoring import MonitorSettings
+from .autocorrelation import autocorrelation_time, resampled
+from .baselines import Baseline, Learning, LearningRules, learn
 from .cycle import NO_CYCLE, fit_cycle
-from .detector import Alarm, Detector, Floats, Ints, checked
+from .detector import DAY_NS, Alarm, Detector, Floats, Ints, checked
+from .groups import (
+    LearnedSide,
+    allowance_of,
+    learn_sides,
+    learning_rules,
+    make_detector,
+    without_baseline,
+)
+from .observations import Observations
+from .scales import Scale, Side
+from .status import group_values
+from .windowed_rules import Threshold
 
-__all__ = ["Delay", "Drop", "Rule", "RuleResult", "delay_of", "lowered", "pass_fail", "simulate"]
+__all__ = [
+    "PLAIN",
+    "Delay",
+    "Drop",
+    "GroupSimulation",
+    "Rule",
+    "RuleResult",
+    "delay_of",
+    "lowered",
+    "simulate",
+    "simulate_group",
+]
 
 _NEAR_NS = DAY_NS // 48
 
@@ -88,18 +116,10 @@ class RuleResult:
     drops: tuple[Drop, ...]
 
 
-def pass_fail(means: Floats, dependence: float, rng: np.random.Generator) -> Floats:
-    """Return passes (1) and failures (0) with some means.
-
-    With the probability ``dependence``, an observation keeps the value of the observation before;
-    otherwise it is drawn anew.
-    """
-    count = len(means)
-    is_repeated = rng.random(count) < dependence
-    is_repeated[:1] = False
-    drawn = (rng.random(count) < means).astype(np.float64)
-    sources = np.maximum.accumulate(np.where(is_repeated, 0, np.arange(count)))
-    return drawn[sources]
+# A baseline, and the values and times of the observations after it.
+_Stream = tuple[Baseline, Floats, Ints]
+# The observations and false alarms of a rule on a stream, and its delay for each drop.
+_Outcome = tuple[int, int, list[Delay | None]]
 
 
 def lowered(values: Floats, size: float, rng: np.random.Generator) -> Floats:
@@ -157,80 +177,65 @@ def simulate(
         report: Receives the number of streams that are done.
     """
     observations, times = checked(values, times_ns)
-    tallies = {name: _RuleTally(name, [_DropTally(size) for size in drops]) for name in rules}
+    outcomes: dict[str, list[_Outcome]] = {name: [] for name in rules}
     for number in range(streams):
         stream = _stream(observations, times, checks, learning, [seed, number])
         if stream is not None:
             for name, rule in rules.items():
-                tallies[name].add(rule, stream, np.random.default_rng([seed, number, 1]))
+                rng = np.random.default_rng([seed, number, 1])
+                outcomes[name].append(_outcome(rule, stream, drops, rng))
         if report is not None:
             report(number + 1)
     interval = float(times[-1] - times[0]) / max(1, len(times) - 1) if len(times) else 0.0
-    return [tally.result(interval) for tally in tallies.values()]
+    return [_result(name, outcomes[name], drops, interval) for name in rules]
 
 
-@dataclass(frozen=True, slots=True)
-class _Stream:
-    """A baseline and the observations after it."""
-
-    baseline: Baseline
-    values: Floats
-    times: Ints
-
-
-class _DropTally:
-    """The delays for drops of one size."""
-
-    def __init__(self, size: float) -> None:
-        self.size = size
-        self.tried = 0
-        self.delays: list[Delay] = []
-
-    def result(self, interval: float) -> Drop:
-        if not self.delays:
-            return Drop(self.size, 0.0, None, None, None)
-        mean = float(np.mean([delay.observations for delay in self.delays]))
-        return Drop(
-            size=self.size,
-            found=len(self.delays) / self.tried,
-            observations=mean,
-            time_ns=mean * interval,
-            covered=float(np.mean([delay.covered for delay in self.delays])),
-        )
+def _outcome(
+    rule: Rule, stream: _Stream, drops: Sequence[float], rng: np.random.Generator
+) -> _Outcome:
+    """The observations and false alarms of a stream, and the delay for each drop."""
+    baseline, values, times = stream
+    alarms = rule(baseline).update(values, times)
+    change = len(values) // 5
+    delays = []
+    for size in drops:
+        after = lowered(values[change:], size, rng)
+        changed = np.concatenate([values[:change], after])
+        delays.append(delay_of(rule(baseline), changed, times, change=change))
+    return len(values), sum(alarm.kind == "alert" for alarm in alarms), delays
 
 
-class _RuleTally:
-    """The counts of one rule."""
+def _result(
+    name: str, outcomes: Sequence[_Outcome], drops: Sequence[float], interval: float
+) -> RuleResult:
+    observations = sum(count for count, _, _ in outcomes)
+    alarms = sum(count for _, count, _ in outcomes)
+    months = observations * interval / (30 * DAY_NS)
+    return RuleResult(
+        name=name,
+        streams=len(outcomes),
+        observations=observations,
+        false_alarms=alarms,
+        per_30_days=alarms / months if months else 0.0,
+        drops=tuple(
+            _drop(size, [delays[number] for _, _, delays in outcomes], interval)
+            for number, size in enumerate(drops)
+        ),
+    )
 
-    def __init__(self, name: str, drops: list[_DropTally]) -> None:
-        self.name = name
-        self.drops = drops
-        self.streams = self.observations = self.alarms = 0
 
-    def add(self, rule: Rule, stream: _Stream, rng: np.random.Generator) -> None:
-        self.streams += 1
-        self.observations += len(stream.values)
-        alarms = rule(stream.baseline).update(stream.values, stream.times)
-        self.alarms += sum(alarm.kind == "alert" for alarm in alarms)
-        change = len(stream.values) // 5
-        for drop in self.drops:
-            detector = rule(stream.baseline)
-            after = lowered(stream.values[change:], drop.size, rng)
-            changed = np.concatenate([stream.values[:change], after])
-            drop.tried += 1
-            if (delay := delay_of(detector, changed, stream.times, change=change)) is not None:
-                drop.delays.append(delay)
-
-    def result(self, interval: float) -> RuleResult:
-        months = self.observations * interval / (30 * DAY_NS)
-        return RuleResult(
-            name=self.name,
-            streams=self.streams,
-            observations=self.observations,
-            false_alarms=self.alarms,
-            per_30_days=self.alarms / months if months else 0.0,
-            drops=tuple(drop.result(interval) for drop in self.drops),
-        )
+def _drop(size: float, attempts: Sequence[Delay | None], interval: float) -> Drop:
+    delays = [delay for delay in attempts if delay is not None]
+    if not delays:
+        return Drop(size, 0.0, None, None, None)
+    mean = float(np.mean([delay.observations for delay in delays]))
+    return Drop(
+        size=size,
+        found=len(delays) / len(attempts),
+        observations=mean,
+        time_ns=mean * interval,
+        covered=float(np.mean([delay.covered for delay in delays])),
+    )
 
 
 def _first(detector: Detector, values: Floats, times: Ints, start: int) -> Alarm | None:
@@ -262,7 +267,7 @@ def _stream(
     if not isinstance(baseline, Baseline):
         return None
     checked = slice(baseline.size, baseline.size + checks)
-    return _Stream(baseline, drawn[checked], clock[checked])
+    return baseline, drawn[checked], clock[checked]
 
 
 def _resampled_by_hour(
@@ -279,3 +284,125 @@ def _resampled_by_hour(
     starts = order[chosen]
     drawn: Floats = values[(starts[:, None] + np.arange(stretch)).ravel()[: len(clock)]]
     return drawn
+
+
+PLAIN = "threshold of 60 minutes"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSimulation:
+    """How rules would do on the history of one group.
+
+    Attributes:
+        monitor: The monitor.
+        group: The values that the monitor groups by, by name.
+        side: The change that alerts.
+        figure: The name of the figure.
+        observations: The number of observations in the history.
+        rules: The results of the monitor's rule and of the plain threshold.
+        reason: Why nothing was simulated, or "".
+        doubts: Why the budget of false alarms is not promised; none if it is.
+    """
+
+    monitor: str
+    group: dict[str, str]
+    side: str
+    figure: str
+    observations: int
+    rules: Sequence[RuleResult]
+    reason: str = ""
+    doubts: Sequence[str] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that ``oteval monitor simulate --json`` prints."""
+        return asdict(self)
+
+
+def simulate_group(
+    settings: MonitorSettings,
+    group: str,
+    observations: Observations,
+    *,
+    groups: int,
+    drops: Sequence[float],
+    streams: int,
+    seed: int = 0,
+    report: Callable[[int], None] | None = None,
+) -> list[GroupSimulation]:
+    """Simulate the rule of a monitor and the plain threshold on a group's history.
+
+    Args:
+        settings: The monitor.
+        group: The group's values, as a JSON list.
+        observations: Its observations.
+        groups: The number of groups that share the budget.
+        drops: By how much the mean falls.
+        streams: The number of simulated streams.
+        seed: Equal seeds lead to equal results.
+        report: Receives the number of simulated streams.
+
+    Returns:
+        One result for each side that alerts.
+    """
+    values = group_values(settings, group)
+    attempt = _learned(settings, observations)
+    if isinstance(attempt, Learning):
+        count, measure = len(observations), settings.measure
+        return [GroupSimulation(settings.title, values, "", measure, count, (), attempt.reason)]
+    learned, baseline_size = attempt
+    allowance = allowance_of(settings, groups)
+    results = []
+    for side, learned_side in learned.items():
+        rules = simulate(
+            _values(learned_side.scale, observations, baseline_size),
+            observations.times,
+            _rules(settings, learned_side, allowance, min(drops)),
+            drops=drops,
+            streams=streams,
+            learning=learning_rules(settings),
+            seed=seed,
+            report=report,
+        )
+        reason = "" if rules[0].streams else "resampled, it is too short for a baseline"
+        results.append(
+            GroupSimulation(
+                monitor=settings.title,
+                group=values,
+                side=side,
+                figure=learned_side.scale.figure,
+                observations=len(observations),
+                rules=tuple(rules) if rules[0].streams else (),
+                reason=reason,
+                doubts=learned_side.baseline.doubts if learned_side.baseline is not None else (),
+            )
+        )
+    return results
+
+
+def _learned(
+    settings: MonitorSettings, observations: Observations
+) -> tuple[Mapping[Side, LearnedSide], int] | Learning:
+    """The sides, and the number of observations that they were learned from."""
+    plain = without_baseline(settings)
+    if plain is not None:
+        return plain, 0
+    return learn_sides(settings, observations, int(observations.times.max()))
+
+
+def _values(scale: Scale, observations: Observations, baseline_size: int) -> Floats:
+    """The values of a history; values of the baseline are as if they had come later."""
+    own = scale.baseline_values(observations.first(baseline_size))
+    return np.concatenate([own, scale.values(observations.after(baseline_size))])
+
+
+def _rules(
+    settings: MonitorSettings, learned: LearnedSide, allowance: float, drop: float
+) -> dict[str, Rule]:
+    def configured(baseline: Baseline) -> Detector:
+        side = LearnedSide(learned.scale, baseline)
+        return make_detector(settings, side, allowance=allowance)
+
+    def plain(baseline: Baseline) -> Detector:
+        return Threshold(below=baseline.mean - drop / 2)
+
+    return {f"{settings.detector.type} (configured)": configured, PLAIN: plain}

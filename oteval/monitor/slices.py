@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ..evaluators import benjamini_hochberg
 from .detector import Floats
-from .two_windows import fisher
+from .windowed_rules import fisher
 
 __all__ = ["ALPHA", "Slice", "p_value", "worst_slices"]
 

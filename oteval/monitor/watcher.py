@@ -30,18 +30,20 @@ from ..scoring import MonitorSettings
 from ..store import GroupRow, Store, StoredEpisode, learning_rows
 from . import episodes
 from .baselines import Learning
-from .families import Families, family_of, with_those_of
 from .groups import (
+    Families,
     GroupChange,
     LearnedSide,
     WatchedSide,
     after_silence,
     allowance_of,
+    family_of,
     learn_sides,
     recent_mean,
     restore,
     update,
     watch,
+    with_those_of,
     without_baseline,
 )
 from .idle import GONE_NS

@@ -14,8 +14,8 @@ A `Store` opens a database; each of its attributes is an object with the queries
   reads.
 - `judge_calls`: ``judge_calls``, ``judge_call_targets``.
 - `live`: ``completions``, ``trace_conversations``, ``live_rules``, ``evaluator_spend``.
-- `observations`: ``monitor_open_runs``, ``monitor_conversations``. `monitors`: the other tables of
-  monitors, and ``notifications``, which `outbox` delivers from.
+- `observations`: ``monitor_open_runs``, ``monitor_conversations``. `outbox`: ``notifications``.
+  `monitors`: the other tables of monitors.
 - `audit`: ``audit_log``. `deletion` deletes from most tables.
 
 Rows are only appended, except that `deletion` deletes them. The newest row counts, and the views

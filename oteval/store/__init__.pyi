@@ -13,14 +13,13 @@ from .arrow_rows import (
 from .backup import (
     CopyReport as CopyReport,
 )
+from .column_sql import usage_of as usage_of, usages_of as usages_of
 from .connection import (
     MEMORY as MEMORY,
 )
-from .contents import (
-    StoreContents as StoreContents,
-)
 from .database import (
     Store as Store,
+    StoreContents as StoreContents,
 )
 from .deletion import (
     AuditEntry as AuditEntry,
@@ -62,16 +61,13 @@ from .memory import (
     is_short_of_memory as is_short_of_memory,
     small_arrow as small_arrow,
 )
-from .monitor_rows import (
+from .monitors import (
     GroupRow as GroupRow,
-    Notification as Notification,
+    Monitors as Monitors,
     StoredEpisode as StoredEpisode,
     StoredMark as StoredMark,
     StoredMonitor as StoredMonitor,
     learning_rows as learning_rows,
-)
-from .monitors import (
-    Monitors as Monitors,
 )
 from .observations import (
     ObservationReader as ObservationReader,
@@ -79,6 +75,7 @@ from .observations import (
     ReadPosition as ReadPosition,
 )
 from .outbox import (
+    Notification as Notification,
     NotificationOutbox as NotificationOutbox,
 )
 from .outlines import (
@@ -121,8 +118,6 @@ from .row_tables import (
 from .run_fields import (
     RunExpression as RunExpression,
     RunFunction as RunFunction,
-)
-from .run_groups import (
     RunGroups as RunGroups,
     split_at as split_at,
     split_by as split_by,
@@ -180,10 +175,6 @@ from .trajectory_rows import (
     TRAJECTORY_SCHEMA as TRAJECTORY_SCHEMA,
     call_arguments as call_arguments,
     trajectory_row as trajectory_row,
-)
-from .usage_sums import (
-    usage_of as usage_of,
-    usages_of as usages_of,
 )
 from .variants import (
     Period as Period,

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import duckdb
 
 from ..model import Usage
-from .column_sql import COLUMN_SQL
+from .column_sql import COLUMN_SQL, ONE_MODEL, TOKEN_COLUMNS, TOKEN_SUMS, usage_of
 from .current_scores import current_scores
-from .memory import with_memory
-from .query import first_row, rows_of
-from .usage_sums import ONE_MODEL, TOKEN_COLUMNS, TOKEN_SUMS, usage_of
+from .memory import fetch
+from .query import first_row, rows_of, whole_numbers
 
-__all__ = ["AgentFigures", "AgentRuns", "AgentVerdicts", "ModelTokens"]
+__all__ = ["AgentFigures", "AgentRuns", "AgentVerdicts"]
 
 _RUNS = f"""
     runs AS (
@@ -66,21 +64,6 @@ _VERDICTS = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelTokens:
-    """The tokens of an agent's runs of one model.
-
-    Attributes:
-        model: The model.
-        runs: The number of these runs.
-        usage: Their tokens.
-    """
-
-    model: str
-    runs: int
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True)
 class AgentVerdicts:
     """The verdicts of an evaluator on an agent's runs.
 
@@ -121,7 +104,7 @@ class AgentRuns:
         with_gaps: The number of runs with a gap.
         seconds: The median and the 95% quantile of their durations; None if unknown.
         places: The number of runs by the place in time.
-        tokens: The tokens of its runs of a single model, by model.
+        tokens: For its runs of a single model: the model, the number of runs, and their tokens.
         verdicts: The verdicts by evaluator.
     """
 
@@ -133,7 +116,7 @@ class AgentRuns:
     with_gaps: int
     seconds: tuple[float, float] | None
     places: tuple[int, ...]
-    tokens: tuple[ModelTokens, ...]
+    tokens: tuple[tuple[str, int, Usage], ...]
     verdicts: tuple[AgentVerdicts, ...]
 
 
@@ -196,11 +179,10 @@ class AgentFigures:
         """
         step = max(1, -(-(last_ns - first_ns + 1) // places))
         values = {"first": first_ns, "last": last_ns, "step": step, "places": places}
-        tokens: dict[tuple[str, str], list[ModelTokens]] = {}
+        tokens: dict[tuple[str, str], list[tuple[str, int, Usage]]] = {}
         for row in self._rows(_TOKENS, values):
             key = (row["agent"], row["service"])
-            used = ModelTokens(row["model"], int(row["runs"]), usage_of(row))
-            tokens.setdefault(key, []).append(used)
+            tokens.setdefault(key, []).append((row["model"], row["runs"], usage_of(row)))
         verdicts: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
         for row in self._rows(_VERDICTS, values):
             of_agent = verdicts.setdefault((row["agent"], row["service"]), {})
@@ -230,14 +212,7 @@ class AgentFigures:
         return tuple(agents)
 
     def _rows(self, query: str, values: Mapping[str, int]) -> list[dict[str, Any]]:
-        table = with_memory(
-            self._connection,
-            lambda: self._connection.sql(query, params=dict(values)).to_arrow_table(),
-        )
-        return [
-            {name: int(v) if isinstance(v, Decimal) else v for name, v in row.items()}
-            for row in rows_of(table)
-        ]
+        return [whole_numbers(row) for row in rows_of(fetch(self._connection, query, values))]
 
 
 def _verdicts(evaluator: str, rows: Sequence[Mapping[str, Any]], places: int) -> AgentVerdicts:

@@ -20,11 +20,11 @@ import duckdb
 
 from ..base.errors import StoreError, StoreLocked
 from ..base.files import open_private, sync_folder
-from .compression import declare_compression
 from .connection import attach_new
-from .copy_files import locked_copy
+from .database_files import locked_copy
+from .migrations import declare_compression
 from .problems import store_problem
-from .query import transaction
+from .query import column, number, transaction
 
 __all__ = ["CopyReport", "copied", "copy_to", "replace_by_copy"]
 
@@ -169,16 +169,15 @@ def _make_copy(connection: duckdb.DuckDBPyConnection, copy: Path) -> dict[str, i
 
 
 def _rows_by_table(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, int]:
-    tables = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL", [name]
-    ).fetchall()
-    row_counts = {}
-    for (table,) in tables:
-        (count,) = connection.execute(
-            f'SELECT count(*) FROM {name}."{table}"'  # noqa: S608
-        ).fetchall()[0]
-        row_counts[str(table)] = int(count)
-    return row_counts
+    tables = column(
+        connection,
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL",
+        [name],
+    )
+    return {
+        str(table): number(connection, f'SELECT count(*) FROM {name}."{table}"')  # noqa: S608
+        for table in tables
+    }
 
 
 def _move(copy: Path, target: Path) -> None:

@@ -1,24 +1,34 @@
-"""The columns of a run in SQL: the values of `oteval.model.columns` from a row of ``trajectories``.
+"""The columns of a run in SQL, sums of their tokens, and conditions on them.
+
+A column has the value of `oteval.model.columns`, from a row of ``trajectories``. The SQL of a
+condition of ``--where`` has the same result as `Condition.holds`, or selects more runs, which
+Python then tests; see `SqlCondition.is_exact`. Regular expressions are left to Python.
 
 Tables: ``trajectories`` is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..base.jsontext import restore
+from ..base.jsontext import encodable, restore
 from ..base.patterns import SPACES
-from ..model import COLUMNS, MEASURES, semconv
-from .usage_sums import HAS_TOKENS
+from ..model import COLUMNS, MEASURES, Condition, Usage, semconv
 
 __all__ = [
     "ASKED",
     "COLUMN_SQL",
+    "HAS_TOKENS",
+    "ONE_MODEL",
+    "TOKEN_COLUMNS",
+    "TOKEN_SUMS",
     "ColumnSql",
+    "SqlCondition",
+    "all_input",
     "attribute_pointer",
     "decoder_of",
     "group_sql",
@@ -26,8 +36,53 @@ __all__ = [
     "listed_sql",
     "listed_value",
     "measure_sql",
+    "sql_condition",
     "transport_of",
+    "usage_of",
+    "usages_of",
 ]
+
+TOKEN_COLUMNS = (
+    *("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens"),
+    *("reasoning_tokens", "input_audio_tokens", "output_audio_tokens"),
+)
+"""The columns of tokens; columns that newer versions added are NULL in older rows."""
+
+
+def all_input(row: str) -> str:
+    """The expression for all input tokens of a row of ``trajectories``.
+
+    Runs that older versions stored may count cached tokens outside of the input; see `Price.cost`.
+
+    Args:
+        row: The table or its alias, with a dot, or "".
+    """
+    written = f"coalesce({row}cache_write_tokens, 0)"
+    return f"greatest({row}input_tokens::HUGEINT, {row}cached_tokens::HUGEINT + {written})"
+
+
+HAS_TOKENS = f"coalesce({all_input('')} > 0, FALSE)"
+"""The condition that a row of ``trajectories`` reports tokens, as `Usage.is_known`."""
+ONE_MODEL = f"CASE WHEN len(models) = 1 AND {HAS_TOKENS} THEN models[1] END"
+"""The model whose price determines the cost of a row of ``trajectories``; NULL without one."""
+TOKEN_SUMS = ", ".join(
+    f"coalesce(sum({all_input('') if name == 'input_tokens' else name}), 0)::HUGEINT AS {name}"
+    for name in TOKEN_COLUMNS
+)
+"""The sums of all columns of tokens, under their names."""
+
+
+def usage_of(row: Mapping[str, Any]) -> Usage:
+    """The usage in the columns of a row; a missing number is 0."""
+    numbers = {name: int(row.get(name) or 0) for name in TOKEN_COLUMNS}
+    return Usage(**numbers, model_calls=int(row.get("model_calls") or 0))
+
+
+def usages_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int, Usage]]:
+    """Yield the model, the number of runs and the tokens of rows with `TOKEN_SUMS`."""
+    for row in rows:
+        yield row["model"], int(row["runs"]), usage_of(row)
+
 
 _HOUR = 3600 * 10**9
 
@@ -241,3 +296,98 @@ def decoder_of(name: str) -> Callable[[str], Any]:
     if kind == "text":
         return (lambda text: text or None) if COLUMN_SQL[name].is_optional else str
     return (lambda text: tuple(restore(text))) if kind == "texts" else restore
+
+
+# From this number on, doubles cannot represent every integer, and Python compares more exactly.
+_INEXACT = 2.0**53
+
+
+class SqlCondition(NamedTuple):
+    """A condition on the columns of ``trajectories``.
+
+    Attributes:
+        text: The SQL, which is never NULL.
+        values: Its parameters.
+        is_exact: Whether it selects exactly the runs that meet the condition. Otherwise it may
+            select further runs.
+    """
+
+    text: str
+    values: tuple[Any, ...]
+    is_exact: bool = True
+
+
+def sql_condition(condition: Condition) -> SqlCondition | None:
+    """A condition in SQL, or None if only Python can test it."""
+    if condition.operator == "~" or encodable(condition.value) != condition.value:
+        return None
+    if condition.name not in COLUMN_SQL:
+        return _attribute(condition)
+    column = COLUMN_SQL[condition.name]
+    if column.is_wide or COLUMNS[condition.name].has_spellings:
+        return None
+    compared = _FORMS[COLUMNS[condition.name].kind](condition, column.sql)
+    if compared is None or not column.known:
+        return compared
+    text = f"({compared.text} OR NOT coalesce({column.known}, FALSE))"
+    return SqlCondition(text, compared.values, is_exact=False)
+
+
+_ATTRIBUTE = """
+    CASE json_type(attributes, ?) WHEN 'VARCHAR' THEN json_extract_string(attributes, ?) = ?
+        WHEN 'BOOLEAN' THEN json_extract_string(attributes, ?) = lower(?)
+        WHEN 'NULL' THEN FALSE WHEN 'ARRAY' THEN TRUE WHEN 'OBJECT' THEN TRUE
+        ELSE try_cast(json_extract_string(attributes, ?) AS DOUBLE) = ?::DOUBLE END
+"""
+
+
+def _attribute(condition: Condition) -> SqlCondition | None:
+    """The equality of an attribute; Python tests lists, objects and large numbers."""
+    if condition.operator != "=":
+        return None
+    number = _float_of(condition.value)
+    if number is not None and not math.isfinite(number):
+        return None
+    pointer = attribute_pointer(condition.name.removeprefix("attributes."))
+    values = (pointer, *(pointer, condition.value) * 2, pointer, number)
+    return SqlCondition(f"coalesce({_ATTRIBUTE}, FALSE)", values, is_exact=False)
+
+
+def _text(condition: Condition, column: str) -> SqlCondition | None:
+    if condition.operator not in ("=", "!="):
+        return None
+    operator = "=" if condition.operator == "=" else "<>"
+    return SqlCondition(f"coalesce({column} {operator} ?, FALSE)", (condition.value,))
+
+
+def _texts(condition: Condition, column: str) -> SqlCondition | None:
+    # Tools are stored with lone surrogates escaped.
+    if condition.operator not in ("=", "!=") or "\\u" in condition.value:
+        return None
+    contained = f"coalesce(list_contains({column}, ?), FALSE)"
+    text = contained if condition.operator == "=" else f"NOT {contained}"
+    return SqlCondition(text, (condition.value,))
+
+
+def _number(condition: Condition, column: str) -> SqlCondition | None:
+    """The comparison of a numeric column, as DOUBLE."""
+    number = _float_of(condition.value)
+    if number is None or not math.isfinite(number) or abs(number) >= _INEXACT:
+        return None
+    operator = "<>" if condition.operator == "!=" else condition.operator
+    return SqlCondition(f"coalesce(({column})::DOUBLE {operator} ?::DOUBLE, FALSE)", (number,))
+
+
+def _float_of(text: str) -> float | None:
+    """A text as a number in Python, which accepts more digits and forms than SQL."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+_FORMS: Mapping[str, Callable[[Condition, str], SqlCondition | None]] = {
+    "text": _text,
+    "texts": _texts,
+    "number": _number,
+}

@@ -14,9 +14,14 @@ import duckdb
 
 from ..base.errors import NotAStore, StoreError
 from ..base.files import MEMORY
-from .copy_files import copy_files, remove_leftover_copy
+from .database_files import (
+    copy_files,
+    create_database,
+    private_connection,
+    remove_leftover_copy,
+    spill_folder,
+)
 from .migrations import applied, migrate, newest
-from .private_database import create_database, private_connection, spill_folder
 from .problems import opening_problem, require_log
 
 __all__ = [

@@ -17,7 +17,7 @@ import duckdb
 from ..base.errors import StoreError
 from ..base.jsontext import dumps, restore
 from .archive import Archive
-from .query import number, repeated, transaction, wanted
+from .query import column, number, repeated, transaction, wanted
 
 __all__ = ["AuditEntry", "AuditLog", "DeletedRows", "Deletion"]
 
@@ -93,7 +93,8 @@ class Deletion:
 
     def traces_of_conversations(self, conversations: Sequence[str]) -> list[str]:
         """The traces of some conversations, including archived traces."""
-        rows = self._connection.execute(
+        return column(
+            self._connection,
             """
             SELECT trace_id FROM all_conversations WHERE list_contains($ids, conversation_id)
             UNION
@@ -101,15 +102,15 @@ class Deletion:
             ORDER BY 1
             """,
             {"ids": list(conversations)},
-        ).fetchall()
-        return [trace_id for (trace_id,) in rows]
+        )
 
     def find_traces(self, beginning: str) -> list[str]:
         """Return up to ten traces whose id begins with a text, including archived traces.
 
         More than one means that the beginning is ambiguous.
         """
-        rows = self._connection.execute(
+        return column(
+            self._connection,
             """
             SELECT trace_id FROM spans WHERE starts_with(trace_id, $1)
             UNION SELECT trace_id FROM logs WHERE starts_with(trace_id, $1)
@@ -118,8 +119,7 @@ class Deletion:
             ORDER BY 1 LIMIT 10
             """,
             {"1": beginning},
-        ).fetchall()
-        return [trace_id for (trace_id,) in rows]
+        )
 
     def delete(
         self,

@@ -15,7 +15,7 @@ import duckdb
 
 from ..model import EVERYTHING, Selection
 from .current_scores import current_scores, replaced_scores
-from .memory import with_memory
+from .memory import fetch
 from .query import condition_of, first_row, rows_of
 from .scores import HAS_UNKNOWN_COST, REPORTED_COST
 
@@ -288,11 +288,7 @@ class EvaluatorFigures:
         return low, width if width > 0 else 1.0 / bins
 
     def _rows(self, query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-        table = with_memory(
-            self._connection,
-            lambda: self._connection.sql(query, params=list(values)).to_arrow_table(),
-        )
-        return list(rows_of(table))
+        return list(rows_of(fetch(self._connection, query, values)))
 
 
 def _query(

@@ -17,6 +17,7 @@ from ..base.errors import NotFound
 from ..base.jsontext import dumps, dumps_exact, restore
 from ..model import Experiment, Feedback, Run, Vote
 from .arrow_rows import table_of
+from .memory import fetch
 from .query import insert, next_number, rows_of, transaction
 
 __all__ = ["Experiments"]
@@ -98,10 +99,11 @@ class Experiments:
         return self._read("", [])
 
     def _read(self, clause: str, values: Sequence[Any]) -> list[Experiment]:
-        table = self._connection.sql(
+        table = fetch(
+            self._connection,
             f"SELECT * FROM experiments {clause} ORDER BY created_ns DESC, rowid DESC",  # noqa: S608
-            params=list(values),
-        ).to_arrow_table()
+            list(values),
+        )
         return [_experiment(row) for row in rows_of(table)]
 
     def write(
@@ -129,7 +131,8 @@ class Experiments:
 
     def runs(self, experiment_id: str) -> list[Run]:
         """The newest run of each example and repetition, with the inputs of the example."""
-        table = self._connection.sql(
+        table = fetch(
+            self._connection,
             """
             SELECT r.*, e.inputs FROM current_runs r
             JOIN experiments x ON x.experiment_id = r.experiment_id
@@ -137,24 +140,26 @@ class Experiments:
             ON e.version = x.dataset_version AND e.example_id = r.example_id
             WHERE r.experiment_id = ? ORDER BY e.position, r.repetition, r.seq
             """,
-            params=[experiment_id],
-        ).to_arrow_table()
+            [experiment_id],
+        )
         return [_run(row) for row in rows_of(table)]
 
     def feedback(self, experiment_id: str) -> list[Feedback]:
         """The feedback from the newest call of each evaluator on each run."""
-        table = self._connection.sql(
+        table = fetch(
+            self._connection,
             "SELECT * FROM current_feedback WHERE experiment_id = ? ORDER BY seq",
-            params=[experiment_id],
-        ).to_arrow_table()
+            [experiment_id],
+        )
         return [_feedback(row) for row in rows_of(table)]
 
     def votes(self, experiment_id: str) -> list[Vote]:
         """The newest vote on each question of a comparison."""
-        table = self._connection.sql(
+        table = fetch(
+            self._connection,
             "SELECT * FROM current_pair_votes WHERE experiment_id = ? ORDER BY seq",
-            params=[experiment_id],
-        ).to_arrow_table()
+            [experiment_id],
+        )
         return [_vote(row) for row in rows_of(table)]
 
     def list(self) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -43,13 +43,6 @@ _GROUP = 64
 _MAX_DELAY = 1.0
 # The most key prefixes of new calls in a set, before they are sorted into the array.
 _MAX_NEW_KEYS = 20_000
-
-
-class StorableCall(Protocol):
-    """A call with the fields of `oteval.evaluators.judge.JudgeCall`."""
-
-    key: str
-    answer: Any
 
 
 CallT = TypeVar("CallT")
@@ -105,8 +98,11 @@ class JudgeCalls:
         values = dict(zip(_FIELDS, stored_row, strict=True))
         return kind(**{**values, "answer": restore(values["answer"])})
 
-    def put(self, evaluator: str, call: StorableCall) -> None:
-        """Store a call. Calls after the store was closed are lost."""
+    def put(self, evaluator: str, call: Any) -> None:
+        """Store a call, with the fields of `oteval.evaluators.judge.JudgeCall`.
+
+        Calls after the store was closed are lost.
+        """
         with self._lock:
             if self._closed:
                 return

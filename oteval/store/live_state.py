@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from .archive.reader import WANTED_ARCHIVED
+from .archive_files import WANTED_ARCHIVED
 from .arrow_rows import table_of
 from .current_scores import latest
 from .progress import done_by_stage, replace_done
-from .query import first_row, insert, number, registered, transaction, wanted
+from .query import column, first_row, insert, number, registered, transaction, wanted
 from .ranges import EVERYWHERE, Range, current_in
 
 __all__ = [
@@ -244,12 +244,13 @@ class LiveState:
         if not traces:
             return frozenset()
         with wanted(self._connection, "trace_id", [trace.trace_id for trace in traces]):
-            rows = self._connection.execute(
+            rows = column(
+                self._connection,
                 "SELECT DISTINCT trace_id FROM trajectories SEMI JOIN wanted USING (trace_id) "
                 "WHERE start_ns >= ?",
                 [min(trace.start_ns for trace in traces)],
-            ).fetchall()
-        return frozenset(name for (name,) in rows)
+            )
+        return frozenset(rows)
 
     def note_conversations(self, arrivals: Iterable[TraceArrival]) -> None:
         """Note the conversations of arrivals, before any of their traces is complete."""
@@ -301,11 +302,12 @@ class LiveState:
     def completed_among(self, traces: Sequence[str]) -> frozenset[str]:
         """The traces that were complete once or are archived."""
         with wanted(self._connection, "trace_id", traces):
-            rows = self._connection.execute(
+            rows = column(
+                self._connection,
                 "SELECT trace_id FROM completions SEMI JOIN wanted USING (trace_id) "
-                "UNION SELECT trace_id FROM archived_traces SEMI JOIN wanted USING (trace_id)"
-            ).fetchall()
-        return frozenset(name for (name,) in rows)
+                "UNION SELECT trace_id FROM archived_traces SEMI JOIN wanted USING (trace_id)",
+            )
+        return frozenset(rows)
 
     def note_completions(self, traces: Sequence[CompletedTrace], first: int, now: int) -> None:
         """Note that some traces are complete.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
@@ -126,14 +126,20 @@ class ReadLimit:
         return taken_rows
 
 
-def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+def fetch(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    values: Sequence[Any] | Mapping[str, Any] = (),
+) -> pa.Table:
     """The result of a query, run with as much memory as it needs.
 
     Args:
         connection: The connection.
         query: The query, which writes nothing.
+        values: Its parameters.
     """
-    return with_memory(connection, lambda: connection.sql(query).to_arrow_table())
+    params: Any = values or None
+    return with_memory(connection, lambda: connection.sql(query, params=params).to_arrow_table())
 
 
 def fetch_rows(

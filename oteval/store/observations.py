@@ -20,12 +20,11 @@ import duckdb
 import pyarrow as pa
 
 from ..model import EVERYTHING, Selection
-from .column_sql import group_sql, measure_sql
+from .column_sql import HAS_TOKENS, TOKEN_COLUMNS, all_input, group_sql, measure_sql
 from .current_scores import current_numbers
 from .outlines import Outlines
-from .query import condition_of, is_exact, number, registered, wanted
+from .query import column, condition_of, is_exact, number, registered, wanted
 from .trajectories import Trajectories
-from .usage_sums import HAS_TOKENS, TOKEN_COLUMNS, all_input
 
 __all__ = [
     "COST",
@@ -375,11 +374,12 @@ def prices_of(
     if source.measure != "cost" or source.prices is None:
         yield
         return
-    rows = connection.execute(
+    rows = column(
+        connection,
         f"SELECT DISTINCT unnest(models) FROM trajectories WHERE {condition}",  # noqa: S608
         list(values),
-    ).fetchall()
-    prices = source.prices([name for (name,) in rows])
+    )
+    prices = source.prices(rows)
     table = pa.table(
         {
             "model": pa.array(list(prices), pa.string()),

@@ -1,23 +1,69 @@
 """The outbox of monitors' notifications, by rows of the table ``notifications``.
 
-`Monitors.queue` appends to it, in the transaction of a check; here, deliveries are noted. A
-notification that its destination refused is due at `NEVER_NS`. A program claims a notification
+`NotificationOutbox.queue` appends to it, in the transaction of a check. A notification that its
+destination refused is due at `NEVER_NS`. A program claims a notification
 before it sends it, so that only one of two concurrent programs sends it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 
 import duckdb
+import pyarrow as pa
 
-from .monitor_rows import Notification
-from .query import is_conflict, repeated, transaction
+from .arrow_rows import table_of
+from .query import column, insert, is_conflict, repeated, transaction
 
-__all__ = ["NEVER_NS", "NotificationOutbox"]
+__all__ = ["NEVER_NS", "Notification", "NotificationOutbox"]
 
 NEVER_NS = 2**63 - 1
+_TEXT, _BIG = pa.string(), pa.int64()
+_SCHEMA = pa.schema(
+    [
+        *[(name, _TEXT) for name in ("notification_id", "destination", "episode_id", "event")],
+        ("payload", _TEXT),
+        ("runs", pa.list_(_TEXT)),
+        ("created_ns", _BIG),
+        ("attempts", pa.int32()),
+        *[(name, _BIG) for name in ("next_ns", "sent_ns")],
+        ("error", _TEXT),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A notification for one destination.
+
+    Attributes:
+        notification_id: Its id, the same for all destinations.
+        destination: A name in ``notify`` of oteval.yaml.
+        episode_id: The episode.
+        event: ``alert`` or ``resolved``.
+        payload: JSON text.
+        runs: The ids of runs that the payload names.
+        created_ns: When it was queued.
+        attempts: How often it was tried.
+        next_ns: When it is to be tried next.
+        sent_ns: When it was delivered; None before.
+        error: Why the last attempt failed.
+    """
+
+    notification_id: str
+    destination: str
+    episode_id: str
+    event: str
+    payload: str
+    runs: list[str]
+    created_ns: int
+    attempts: int = 0
+    next_ns: int = 0
+    sent_ns: int | None = None
+    error: str | None = None
+
+
 _COLUMNS = ", ".join(f"n.{one.name}" for one in fields(Notification))
 _ROW = "notification_id = ? AND destination = ?"
 # An update that sets a list makes DuckDB replace the whole row. It then conflicts with another
@@ -31,6 +77,37 @@ class NotificationOutbox:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+
+    def queue(self, notifications: Sequence[Notification]) -> None:
+        """Append notifications to the outbox."""
+        if notifications:
+            rows = [astuple(notification) for notification in notifications]
+            insert(self._connection, "notifications", table_of(rows, _SCHEMA))
+
+    def destinations(self, notification_id: str) -> list[str]:
+        """The destinations of a notification, by their names in oteval.yaml."""
+        return column(
+            self._connection,
+            r"SELECT DISTINCT regexp_replace(destination, '\[\d+\]$', '') FROM notifications "
+            "WHERE notification_id = ? ORDER BY 1",
+            [notification_id],
+        )
+
+    def payload(self, notification_id: str) -> str | None:
+        """The payload of a notification as JSON text, or None if there is none."""
+        rows = self._connection.execute(
+            "SELECT any_value(payload) FROM notifications WHERE notification_id = ?",
+            [notification_id],
+        ).fetchall()
+        return None if rows[0][0] is None else str(rows[0][0])
+
+    def notifications(self) -> list[Notification]:
+        """The notifications in the outbox, the oldest first."""
+        rows = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM notifications n "  # noqa: S608
+            "ORDER BY created_ns, notification_id, destination"
+        ).fetchall()
+        return [Notification(*row) for row in rows]
 
     def waiting(self) -> list[Notification]:
         """The notifications that are neither delivered nor refused, the oldest first."""

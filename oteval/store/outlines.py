@@ -13,11 +13,10 @@ import duckdb
 import pyarrow as pa
 
 from ..model import Fact, OutlineRequest, Selection
-from .column_sql import attribute_pointer
-from .memory import fetch, with_memory
+from .column_sql import TOKEN_COLUMNS, attribute_pointer
+from .memory import fetch
 from .query import condition_of, registered
 from .trajectories import ReadPages
-from .usage_sums import TOKEN_COLUMNS
 
 __all__ = ["Outlines"]
 
@@ -145,10 +144,7 @@ class Outlines:
             GROUP BY ALL
         """  # noqa: S608
         params += [*values, *runs_values]
-        return with_memory(
-            self._connection,
-            lambda: self._connection.sql(query, params=params).to_arrow_table(),
-        )
+        return fetch(self._connection, query, params)
 
 
 def _hashes(calls: tuple[int, ...] | None) -> str:

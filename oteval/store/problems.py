@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
 
@@ -38,43 +37,30 @@ _LOG_PROBLEM = (
 )
 
 
-class _Problem(NamedTuple):
-    """A kind of failure.
-
-    Attributes:
-        pattern: Finds it in DuckDB's text.
-        kind: The error to raise.
-        text: The rest of the line after the database's path. ``{name}`` is the path.
-    """
-
-    pattern: re.Pattern[str]
-    kind: type[StoreError]
-    text: str
-
-
-def _problem(pattern: str, kind: type[StoreError], text: str) -> _Problem:
-    return _Problem(re.compile(pattern), kind, text)
+# A pattern of DuckDB's text, the error to raise, and the line after the path of the database,
+# which is ``{name}`` in it.
+_Problem = tuple[str, type[StoreError], str]
 
 
 # The first match counts. While a database is used, only these failures are known to be its fault.
 _PROBLEMS = (
-    _problem(
+    (
         r"No space left on device|Disk quota exceeded|File too large",
         StoreError,
         "the disk is full; free some space, and repeat the command (stored rows are kept)",
     ),
-    _problem(r"Failure while replaying WAL", StoreCorrupt, _LOG_PROBLEM),
-    _problem(
+    (r"Failure while replaying WAL", StoreCorrupt, _LOG_PROBLEM),
+    (
         r"[Cc]orrupt database file|[Cc]omputed checksum",
         StoreCorrupt,
         f"it is corrupt (a checksum is wrong); {_RESTORE}",
     ),
-    _problem(
+    (
         r"Could not read enough bytes|Could not read all bytes",
         StoreCorrupt,
         f"it is corrupt (its end is missing); {_RESTORE}",
     ),
-    _problem(
+    (
         r"attached in read-only mode|Read-only file system",
         StoreError,
         "it can only be read: its file or its folder cannot be written",
@@ -82,26 +68,24 @@ _PROBLEMS = (
 )
 # Failures of the opening alone.
 _AT_OPENING = (
-    _problem(
+    (
         r"Could not set lock on file",
         StoreLocked,
         "another process holds it; stop it, or give another --db",
     ),
-    _problem(r"already attached", StoreLocked, "this process has it open already"),
-    _problem(
+    (r"already attached", StoreLocked, "this process has it open already"),
+    (
         r"with version number|newer version of DuckDB|a newer DuckDB|storage version",
         StoreTooNew,
         "a newer DuckDB wrote it; upgrade (pip install -U duckdb)",
     ),
-    _problem(
+    (
         r"Permission denied|Operation not permitted",
         StoreError,
         "this user may not open it (permission denied); give another --db",
     ),
-    _problem(
-        r"No such file or directory", StoreError, "its folder does not exist; create it first"
-    ),
-    _problem(
+    (r"No such file or directory", StoreError, "its folder does not exist; create it first"),
+    (
         r"Serialization Error|INTERNAL Error|Failed to deserialize|[Cc]orrupt",
         StoreCorrupt,
         f"it is corrupt (it cannot be decoded); {_RESTORE}",
@@ -150,9 +134,9 @@ def opening_problem(error: BaseException, name: str) -> StoreError:
 
 
 def _first_problem(problems: Sequence[_Problem], reason: str, name: str) -> StoreError | None:
-    for problem in problems:
-        if problem.pattern.search(reason):
-            return problem.kind(f"{name}: {problem.text.format(name=name)}")
+    for pattern, kind, text in problems:
+        if re.search(pattern, reason):
+            return kind(f"{name}: {text.format(name=name)}")
     return None
 
 

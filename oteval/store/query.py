@@ -6,9 +6,9 @@ Every part of the store goes the same way:
   turns a `Selection` into a condition with its parameters.
 - Lists of values, such as trace ids, go in as an Arrow table with a name: `wanted` and `registered`
   name it for the queries of a block, and `insert` appends it to a table.
-- Results are returned whole: one number (`number`), one row (`first_row`), or all (`rows_of`). Only
-  `reader` returns them batch by batch, on a separate connection, because DuckDB 2 refuses other
-  work on a connection while a result is unfinished.
+- Results are returned whole: one number (`number`), one row (`first_row`), one column (`column`),
+  or all (`rows_of`). Only `reader` returns them batch by batch, on a separate connection, because
+  DuckDB 2 refuses other work on a connection while a result is unfinished.
 - Writes that belong together are made in a `transaction`. If two transactions change the same row
   at once, the later one fails; `repeated` calls it again.
 
@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import duckdb
@@ -28,10 +29,10 @@ import pyarrow as pa
 
 from ..base.errors import StoreError
 from ..model import COLUMNS, Condition, Selection
-from .column_sql import COLUMN_SQL
-from .conditions import sql_condition
+from .column_sql import COLUMN_SQL, sql_condition
 
 __all__ = [
+    "column",
     "condition_of",
     "first_row",
     "insert",
@@ -46,6 +47,7 @@ __all__ = [
     "rows_of",
     "transaction",
     "wanted",
+    "whole_numbers",
 ]
 
 T = TypeVar("T")
@@ -143,6 +145,15 @@ def number(connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[A
     return int(row[0]) if row else 0
 
 
+def column(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    values: Sequence[Any] | Mapping[str, Any] = (),
+) -> list[Any]:
+    """The values of the only column in a query's result."""
+    return [value for (value,) in connection.execute(query, values or None).fetchall()]
+
+
 def next_number(connection: duckdb.DuckDBPyConnection, table: str, column: str = "seq") -> int:
     """The number after the highest one in a column of a table, from 1 on."""
     return number(connection, f"SELECT coalesce(max({column}), 0) + 1 FROM {table}")  # noqa: S608
@@ -166,6 +177,11 @@ def rows_of(table: pa.Table) -> Iterable[dict[str, Any]]:
     """Yield the rows of an Arrow table as mappings."""
     for batch in table.to_batches(max_chunksize=_BATCH):
         yield from batch.to_pylist()
+
+
+def whole_numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its sums, which Arrow has as decimals, as integers."""
+    return {name: int(v) if isinstance(v, Decimal) else v for name, v in row.items()}
 
 
 def condition_of(selection: Selection) -> tuple[str, list[Any]]:

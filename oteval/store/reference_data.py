@@ -16,7 +16,8 @@ from ..base.errors import NotFound
 from ..base.jsontext import dumps, dumps_exact, restore
 from ..model import Dataset, Example, Message, Reference
 from .arrow_rows import table_of
-from .query import first_row, insert, number, rows_of, transaction
+from .memory import fetch
+from .query import column, first_row, insert, number, rows_of, transaction
 from .trajectory_rows import message_fields, message_of
 
 __all__ = ["Datasets", "StoredReferences"]
@@ -98,9 +99,11 @@ class Datasets:
 
     def examples(self, version: str) -> tuple[Example, ...]:
         """The examples of a version, in their order."""
-        table = self._connection.sql(
-            "SELECT * FROM examples WHERE version = ? ORDER BY position", params=[version]
-        ).to_arrow_table()
+        table = fetch(
+            self._connection,
+            "SELECT * FROM examples WHERE version = ? ORDER BY position",
+            [version],
+        )
         return tuple(
             Example(
                 example_row["example_id"],
@@ -113,8 +116,7 @@ class Datasets:
 
     def names(self) -> list[str]:
         """The names of all datasets."""
-        rows = self._connection.execute("SELECT DISTINCT name FROM datasets ORDER BY name")
-        return [name for (name,) in rows.fetchall()]
+        return column(self._connection, "SELECT DISTINCT name FROM datasets ORDER BY name")
 
     def list(self) -> list[dict[str, Any]]:
         """The name, version, source, number of examples and time of each version."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from ..model import FAILED_REQUEST, FOLLOWS_ANSWER, RETRY_WAIT_NS
 from .arrow_rows import table_of
-from .query import registered, wanted
+from .query import column, registered, wanted
 from .ranges import EVERYWHERE, Range, current_in
 
 __all__ = ["LooseRun", "RelatedTraces"]
@@ -124,15 +124,16 @@ class RelatedTraces:
         traces, new = set(trace_ids), set(trace_ids)
         while new:
             with wanted(self._connection, "trace_id", sorted(new)):
-                rows = self._connection.execute(
+                rows = column(
+                    self._connection,
                     f"""
                     SELECT DISTINCT trace_id FROM {view} SEMI JOIN (
                         SELECT conversation_id FROM {view} SEMI JOIN wanted USING (trace_id)
                         WHERE conversation_id IS NOT NULL
                     ) USING (conversation_id)
-                    """  # noqa: S608
-                ).fetchall()
-            new = {trace_id for (trace_id,) in rows} - traces
+                    """,  # noqa: S608
+                )
+            new = set(rows) - traces
             traces |= new
         return sorted(traces)
 
@@ -144,7 +145,8 @@ class RelatedTraces:
             traces: A conversation is long if it has at least this many traces.
         """
         with wanted(self._connection, "trace_id", trace_ids):
-            rows = self._connection.execute(
+            rows = column(
+                self._connection,
                 """
                 WITH own AS (
                     SELECT DISTINCT conversation_id FROM noted_conversations
@@ -158,8 +160,8 @@ class RelatedTraces:
                 SEMI JOIN long USING (conversation_id)
                 """,
                 {"traces": traces},
-            ).fetchall()
-        return frozenset(trace_id for (trace_id,) in rows)
+            )
+        return frozenset(rows)
 
     def by_runs(
         self, trace_ids: Sequence[str], times: Sequence[Range] = (EVERYWHERE,)
@@ -177,11 +179,11 @@ class RelatedTraces:
             times,
         )
         with wanted(self._connection, "trace_id", trace_ids):
-            rows = self._connection.execute(
+            return column(
+                self._connection,
                 f"SELECT DISTINCT unnest(trace_ids) FROM ({stored}) "  # noqa: S608
-                "SEMI JOIN wanted USING (trace_id)"
-            ).fetchall()
-        return [trace_id for (trace_id,) in rows]
+                "SEMI JOIN wanted USING (trace_id)",
+            )
 
     def by_calls(
         self, keys: Sequence[int], loose: Sequence[int], times: Sequence[Range]
@@ -202,13 +204,13 @@ class RelatedTraces:
         )
         rows = [*((key, False) for key in keys), *((key, True) for key in loose)]
         with registered(self._connection, "wanted", table_of(rows, _CALL_KEYS)):
-            related_rows = self._connection.execute(
+            return column(
+                self._connection,
                 f"""
                 SELECT DISTINCT unnest(trace_ids) FROM ({stored}) stored SEMI JOIN wanted
                 ON wanted.key = stored.key AND (wanted.is_loose OR stored.agent = '')
-                """  # noqa: S608
-            ).fetchall()
-        return [trace_id for (trace_id,) in related_rows]
+                """,  # noqa: S608
+            )
 
     def any_follow_answers(self) -> bool:
         """Whether any stored run follows another by the id of its answer."""

@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model import LISTED, LONGEST_ASKED, RunRow, Selection
-from .column_sql import listed_sql, listed_value
+from .column_sql import TOKEN_COLUMNS, listed_sql, listed_value, usage_of
 from .memory import fetch, with_memory
-from .query import condition_of, first_row, number, registered, rows_of, wanted
+from .query import column, condition_of, first_row, number, registered, rows_of, wanted
 from .ranges import EVERYWHERE, Range
 from .scores import Outcome, outcome_condition
 from .trajectories import Trajectories
-from .usage_sums import TOKEN_COLUMNS, usage_of
 
 __all__ = ["ConversationRuns", "RunKey", "RunList", "StoreState", "VerdictFilter"]
 
@@ -108,20 +107,6 @@ class StoreState(NamedTuple):
     scores: int
     rows: int = 0
     marks: int = 0
-
-
-class _Scored(NamedTuple):
-    """How a query is limited to the runs that have a score.
-
-    Attributes:
-        join: The join.
-        values: Its parameters.
-        is_rare: Whether they are few.
-    """
-
-    join: str
-    values: list[Any]
-    is_rare: bool = False
 
 
 class RunList:
@@ -213,21 +198,21 @@ class RunList:
             values += [*after]
         ordered = f"ORDER BY start_ns {order}, trajectory_id {order}"
         stretches = self._stretches(selection, after, most, is_forward=is_forward)
-        with self._scored(verdict) as scored:
-            if scored.is_rare:
+        with self._scored(verdict) as (join, join_values, is_rare):
+            if is_rare:
                 stretches = iter([EVERYWHERE])
             keys: list[RunKey] = []
             for stretch in stretches:
                 query = (
                     "SELECT start_ns, trajectory_id FROM (SELECT * FROM trajectories "  # noqa: S608
                     "ANTI JOIN superseded USING (trajectory_id, rev) WHERE start_ns "
-                    f"BETWEEN {stretch.first} AND {stretch.last} AND {clause}) {scored.join} "
+                    f"BETWEEN {stretch.first} AND {stretch.last} AND {clause}) {join} "
                     f"{ordered} LIMIT {int(most) - len(keys)}"
                 )
                 rows = with_memory(
                     self._connection,
                     lambda query=query: self._connection.execute(  # type: ignore[misc]
-                        query, [*values, *scored.values]
+                        query, [*values, *join_values]
                     ).fetchall(),
                 )
                 keys += [RunKey(*row) for row in rows]
@@ -236,13 +221,16 @@ class RunList:
         return keys
 
     @contextmanager
-    def _scored(self, verdict: VerdictFilter | None) -> Iterator[_Scored]:
-        """Yield how a query is limited to the runs with a score, in a block that runs it.
+    def _scored(self, verdict: VerdictFilter | None) -> Iterator[tuple[str, list[Any], bool]]:
+        """Limit a query, in a block that runs it, to the runs with a score.
 
         If such runs are few, their ids are read first: no stretch needs to look at all scores.
+
+        Yields:
+            The join, its parameters, and whether such runs are few.
         """
         if verdict is None:
-            yield _Scored("", [])
+            yield "", [], False
             return
         conditions, values = [], list[Any]()
         if verdict.outcome:
@@ -256,10 +244,10 @@ class RunList:
         )
         rows = self._connection.execute(f"{query} LIMIT {_FEW_SCORED + 1}", values).fetchall()
         if len(rows) > _FEW_SCORED:
-            yield _Scored(f"SEMI JOIN ({query}) USING (trajectory_id)", values)
+            yield f"SEMI JOIN ({query}) USING (trajectory_id)", values, False
             return
         with wanted(self._connection, "trajectory_id", [name for (name,) in rows]):
-            yield _Scored("SEMI JOIN wanted USING (trajectory_id)", [], is_rare=True)
+            yield "SEMI JOIN wanted USING (trajectory_id)", [], True
 
     def _stretches(
         self, selection: Selection, after: RunKey | None, most: int, *, is_forward: bool
@@ -302,12 +290,13 @@ class RunList:
             yield row[0]
             near = row[0]
             times = Range(near + 1, times.last) if is_forward else Range(times.first, near - 1)
-        rows = self._connection.execute(
+        rows = column(
+            self._connection,
             "SELECT start_ns FROM (SELECT start_ns FROM trajectories "  # noqa: S608
             f"WHERE start_ns BETWEEN {times.first} AND {times.last}) "
-            f"USING SAMPLE reservoir({_SAMPLE} ROWS)"
-        ).fetchall()
-        starts = sorted({start for (start,) in rows}, reverse=not is_forward)
+            f"USING SAMPLE reservoir({_SAMPLE} ROWS)",
+        )
+        starts = sorted(set(rows), reverse=not is_forward)
         yield from (starts[at] for share in _SHARES if (at := int(share * len(starts))))
 
     def containing(self, keys: Sequence[RunKey], words: Sequence[str]) -> list[RunKey]:

@@ -8,23 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from ..model import Score, Selection
-from .column_sql import measure_sql
+from .column_sql import HAS_TOKENS, ONE_MODEL, TOKEN_SUMS, measure_sql
 from .current_scores import current_scores, replaced_scores
-from .memory import with_memory
-from .query import condition_of, is_exact, new_cursor, registered
-from .run_cases import case_column, number_of
-from .run_fields import RunExpression, RunFields, RunFunction, selected
-from .run_groups import RunGroups
+from .memory import fetch
+from .query import condition_of, is_exact, new_cursor, registered, whole_numbers
+from .run_fields import (
+    RunExpression,
+    RunFields,
+    RunFunction,
+    RunGroups,
+    case_column,
+    number_of,
+    selected,
+)
 from .scores import HAS_UNKNOWN_COST, REPORTED_COST, score_of
 from .trajectories import Trajectories
-from .usage_sums import HAS_TOKENS, ONE_MODEL, TOKEN_SUMS
 
 __all__ = ["CaseComparison", "RunStatistics", "SelectedRuns"]
 
@@ -354,10 +358,7 @@ class SelectedRuns:
     def _rows(self, query: str) -> list[dict[str, Any]]:
         text = f"WITH {self._runs} {query}"
         table = self._table(text, self._values)
-        return [
-            {name: int(v) if isinstance(v, Decimal) else v for name, v in row.items()}
-            for row in table.to_pylist()
-        ]
+        return [whole_numbers(row) for row in table.to_pylist()]
 
     def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Yield the result of a query of runs batch by batch."""
@@ -368,10 +369,7 @@ class SelectedRuns:
 
     def _table(self, query: str, values: Sequence[Any]) -> pa.Table:
         with self._registered(self._connection):
-            return with_memory(
-                self._connection,
-                lambda: self._connection.sql(query, params=list(values)).to_arrow_table(),
-            )
+            return fetch(self._connection, query, values)
 
     @contextmanager
     def _registered(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:

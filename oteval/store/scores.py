@@ -25,8 +25,18 @@ from .current_scores import (
     replaced_scores,
     withdrawn_numbers,
 )
-from .memory import fetch, with_memory
-from .query import condition_of, first_row, insert, next_number, reader, registered, rows_of, wanted
+from .memory import fetch
+from .query import (
+    column,
+    condition_of,
+    first_row,
+    insert,
+    next_number,
+    reader,
+    registered,
+    rows_of,
+    wanted,
+)
 
 __all__ = [
     "HAS_UNKNOWN_COST",
@@ -248,10 +258,7 @@ class Scores:
         with ExitStack() as stack:
             if ids is not None:
                 stack.enter_context(wanted(self._connection, "trajectory_id", ids))
-            return with_memory(
-                self._connection,
-                lambda: self._connection.sql(query, params=values).to_arrow_table(),
-            )
+            return fetch(self._connection, query, values)
 
     def at(self, numbers: pa.Table) -> Iterator[Score]:
         """Yield scores by a table of `numbers`, page by page, except scores deleted since."""
@@ -288,13 +295,7 @@ class Scores:
             columns: The columns to return.
         """
         query = f"{current_numbers(chosen)} HAVING {scored} ORDER BY seq"
-        return self._rows(
-            with_memory(
-                self._connection,
-                lambda: self._connection.sql(query, params=values).to_arrow_table(),
-            ),
-            columns,
-        )
+        return self._rows(fetch(self._connection, query, values), columns)
 
     def last_number(self) -> int:
         """The number of the score that was stored last; 0 without scores."""
@@ -321,12 +322,12 @@ class Scores:
 
     def versions(self, evaluator: str) -> list[str]:
         """The versions of an evaluator with scores, newest first."""
-        rows = self._connection.execute(
+        return column(
+            self._connection,
             "SELECT version FROM scores WHERE evaluator = ? "
             "GROUP BY version ORDER BY max(seq) DESC",
             [evaluator],
-        ).fetchall()
-        return [version for (version,) in rows]
+        )
 
     def by(self, evaluator: str, version: str, trajectory_ids: Collection[str]) -> dict[str, Score]:
         """The current scores of some runs by a version of an evaluator.
@@ -404,9 +405,7 @@ class Scores:
         """
         query = withdrawn_numbers("SEMI JOIN wanted USING (trajectory_id)")
         with wanted(self._connection, "trajectory_id", trajectory_ids):
-            numbers = with_memory(
-                self._connection, lambda: self._connection.sql(query).to_arrow_table()
-            )
+            numbers = fetch(self._connection, query)
         return list(self.at(numbers))
 
     def _newest(

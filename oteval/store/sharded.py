@@ -29,17 +29,21 @@ import duckdb
 
 from ..base.errors import StoreError, StoreLocked
 from .connection import attach_shard, begin_sharded, finish_sharded
-from .contents import StoreContents, read_contents
-from .database import Store
-from .migrations import applied, newest
+from .database import Store, StoreContents, file_size, read_contents
+from .migrations import applied, migrate, newest
 from .problems import opening_problem
 from .progress import PendingTraces
-from .query import transaction
+from .query import column, transaction
 from .remote_client import connect_remote
-from .result_folder import is_result_folder, read_result_folder
-from .result_views import attach_results
+from .result_folder import ResultFolder, is_result_folder, read_result_folder
 
-__all__ = ["PATIENCE", "ShardedStore", "SplitTrace", "is_up_to_date"]
+__all__ = [
+    "PATIENCE",
+    "ShardedStore",
+    "SplitTrace",
+    "attach_results",
+    "is_up_to_date",
+]
 
 PATIENCE = 20.0
 """The seconds that a reader of several databases waits for a process that has one open."""
@@ -136,8 +140,7 @@ class ShardedStore(Store):
 def _size(path: str) -> int:
     if is_result_folder(path):
         return read_result_folder(path).bytes
-    files = [Path(path), Path(f"{path}.wal")]
-    return sum(file.stat().st_size for file in files if file.exists())
+    return file_size(path)
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, path: str, name: str) -> None:
@@ -193,10 +196,10 @@ def is_up_to_date(path: str) -> bool:
 def _combine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
     """Replace the tables of the current database by the rows of all shards."""
     repeats = _repeated_runs(connection, len(paths)) if len(paths) > 1 else set()
-    table_rows = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = 'store'"
-    ).fetchall()
-    for (table,) in table_rows:
+    table_rows = column(
+        connection, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'store'"
+    )
+    for table in table_rows:
         if table in _OWN or table == "shard_repeats":
             continue
         parts = [_part(connection, table, index, path) for index, path in enumerate(paths)]
@@ -270,5 +273,39 @@ def _repeated_runs(connection: duckdb.DuckDBPyConnection, count: int) -> set[int
         "SELECT shard, trajectory_id FROM runs SEMI JOIN repeated USING (trajectory_id) "
         "QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY end_ns DESC, shard) > 1"
     )
-    rows = connection.execute("SELECT DISTINCT shard FROM shard_repeats").fetchall()
-    return {shard for (shard,) in rows}
+    rows = column(connection, "SELECT DISTINCT shard FROM shard_repeats")
+    return set(rows)
+
+
+def attach_results(connection: duckdb.DuckDBPyConnection, results: ResultFolder, name: str) -> None:
+    """Attach a database in memory with the tables of a folder.
+
+    Args:
+        connection: A connection of `connection.begin_sharded`.
+        results: The folder.
+        name: The database's name in queries.
+
+    Raises:
+        StoreError: A file is not a Parquet file of its table.
+    """
+    connection.execute(f"ATTACH ':memory:' AS {name}")
+    connection.execute(f"USE {name}")
+    migrate(connection, str(results.path), is_new=True, name=name)
+    for table, files in results.files.items():
+        if not files:
+            continue
+        columns = ", ".join(
+            f'CAST("{column}" AS {kind}) AS "{column}"'
+            for column, kind, *_ in connection.execute(f'DESCRIBE "{table}"').fetchall()
+        )
+        places = ", ".join("'" + str(file.absolute()).replace("'", "''") + "'" for file in files)
+        connection.execute(f'DROP TABLE "{table}"')
+        try:
+            connection.execute(
+                f'CREATE VIEW "{table}" AS SELECT {columns} '  # noqa: S608
+                f"FROM read_parquet([{places}], hive_partitioning = false)"
+            )
+        except duckdb.Error as error:
+            first = str(error).splitlines()[0]
+            raise StoreError(f"{results.path}: {table} cannot be read ({first})") from error
+    connection.execute("USE store")

@@ -14,11 +14,12 @@ import duckdb
 import pyarrow as pa
 
 from ..model import MAX_CONFLICTS, LogRecord, Span, WriteResult, is_completed_by
-from .archive.reader import ArchiveReader
+from .archive_files import ArchiveReader
 from .connection import ROW_GROUP_ROWS
 from .memory import MAX_READ_BYTES, ReadLimit, is_wide, with_memory
 from .progress import newest_seq
 from .query import (
+    column,
     first_row,
     number,
     reader,
@@ -459,14 +460,15 @@ class Spans:
 
     def find_traces(self, name: str) -> list[str]:
         """Return up to 5 traces whose id, or the id of one of their spans, begins with a text."""
-        rows = self._connection.execute(
+        rows = column(
+            self._connection,
             "SELECT trace_id FROM spans "
             "WHERE starts_with(trace_id, $name) OR starts_with(span_id, $name) "
             "UNION SELECT trace_id FROM archived_traces WHERE starts_with(trace_id, $name) "
             "ORDER BY ALL LIMIT 5",
             {"name": name},
-        ).fetchall()
-        matches = [trace_id for (trace_id,) in rows]
+        )
+        matches = rows
         return [name] if name in matches else matches
 
     def export(self) -> pa.RecordBatchReader:

@@ -21,8 +21,9 @@ from ..base.errors import NotFound
 from ..base.text import listed
 from ..model import EVERYTHING, Selection, Trajectory
 from .arrow_rows import table_of
-from .memory import fetch, with_memory
+from .memory import fetch
 from .query import (
+    column,
     condition_of,
     insert,
     is_exact,
@@ -80,20 +81,9 @@ class _Link(NamedTuple):
     history_ns: int | None
 
 
-class _StoredRun(NamedTuple):
-    """The newest revision of a stored trajectory, and its length; see `_length`."""
-
-    rev: int
-    length: int
-
-
 def _length(row: Mapping[str, Any]) -> int:
     """The number of a trajectory's own messages and calls."""
     return len(row["roles"]) + len(row["call_names"])
-
-
-# Longer than any trajectory, so an unstored trajectory never counts as grown.
-_NOT_STORED = _StoredRun(0, 1 << 62)
 
 
 @dataclass
@@ -176,29 +166,31 @@ class Trajectories:
         longer = [
             row
             for row in rows
-            if _length(row) > stored.get(row["trajectory_id"], _NOT_STORED).length
+            if row["trajectory_id"] in stored and _length(row) > stored[row["trajectory_id"]][1]
         ]
         with_spans = self._with_spans([row["trace_id"] for row in longer]) if longer else set()
         grown = [row for row in longer if row["trace_id"] not in with_spans]
-        superseded = [(row["trajectory_id"], stored[row["trajectory_id"]].rev) for row in grown]
+        superseded = [(row["trajectory_id"], stored[row["trajectory_id"]][0]) for row in grown]
         new += [{**row, "rev": rev + 1} for row, (_, rev) in zip(grown, superseded, strict=True)]
         self._insert(new, superseded)
         return [row["trajectory_id"] for row in new]
 
-    def _stored_lengths(self, names: Sequence[str]) -> dict[str, _StoredRun]:
+    def _stored_lengths(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """The newest revision of each of some trajectories, and its `_length`."""
         with wanted(self._connection, "trajectory_id", names):
             rows = self._connection.execute(
                 "SELECT trajectory_id, max(rev), arg_max(len(roles) + len(call_names), rev) "
                 "FROM trajectories SEMI JOIN wanted USING (trajectory_id) GROUP BY trajectory_id"
             ).fetchall()
-        return {name: _StoredRun(rev, length) for name, rev, length in rows}
+        return {name: (rev, length) for name, rev, length in rows}
 
     def _with_spans(self, trace_ids: Sequence[str]) -> set[str]:
         with wanted(self._connection, "trace_id", trace_ids):
-            rows = self._connection.execute(
-                "SELECT DISTINCT trace_id FROM spans SEMI JOIN wanted USING (trace_id)"
-            ).fetchall()
-        return {name for (name,) in rows}
+            rows = column(
+                self._connection,
+                "SELECT DISTINCT trace_id FROM spans SEMI JOIN wanted USING (trace_id)",
+            )
+        return set(rows)
 
     def _newest_revisions(
         self, trace_ids: Sequence[str], times: Sequence[Range]
@@ -262,10 +254,7 @@ class Trajectories:
         runs = f"FROM current_trajectories WHERE {clause}"
         if is_exact(selection):
             query = f"SELECT trajectory_id, start_ns {runs} ORDER BY start_ns, trajectory_id"
-            keys = with_memory(
-                self._connection,
-                lambda: self._connection.sql(query, params=values).to_arrow_table(),
-            )
+            keys = fetch(self._connection, query, values)
         else:
             results = self._fields.results(f"SELECT * {runs}", values, {}, selected(selection))
             keys = results.sort_by(_BY_START)
@@ -523,12 +512,12 @@ class Trajectories:
         return self._ids_where(_NAMED_BY[0], name)
 
     def _ids_where(self, condition: str, name: str) -> list[str]:
-        rows = self._connection.execute(
+        return column(
+            self._connection,
             f"SELECT trajectory_id FROM current_trajectories WHERE {condition} "  # noqa: S608
             "ORDER BY start_ns, trajectory_id",
             {"name": name},
-        ).fetchall()
-        return [trajectory_id for (trajectory_id,) in rows]
+        )
 
     def count(self, selection: Selection = EVERYTHING) -> int:
         """The number of current trajectories of a selection that `is_exact` accepts."""

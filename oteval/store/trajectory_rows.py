@@ -1,7 +1,7 @@
 """Trajectories and messages as rows of the table ``trajectories``, and back, without loss.
 
 A row contains the messages after its history, the run that it follows. A trajectory is built from
-its row and its history. The columns from `roles` on are the signature; see `signature`.
+its row and its history. The columns from `roles` on are the signature; see `_signature`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..base.jsontext import dumps, dumps_exact, restore
+from ..base.jsontext import call_hash, dumps, dumps_exact, escaped, restore
 from ..model import (
     Gap,
     Message,
@@ -23,10 +23,10 @@ from ..model import (
     ToolCall,
     Trajectory,
     Usage,
+    call_errors,
     identity_in,
 )
 from .query import rows_of
-from .signature import signature_of
 
 __all__ = [
     "READ_COLUMNS",
@@ -151,7 +151,6 @@ _MAX_INT64 = (1 << 63) - 1
 
 def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
     """The columns of a trajectory, except its revision and its number."""
-    signature = signature_of(trajectory.own_messages)
     history = trajectory.history
     row: dict[str, Any] = {
         "trajectory_id": trajectory.id,
@@ -185,14 +184,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "attributes": dumps(trajectory.attributes),
         "chain": trajectory.chain,
         "follows": trajectory.follows,
-        "roles": list(signature.roles),
-        "call_names": list(signature.names),
-        "call_hashes": list(signature.hashes),
-        "call_messages": list(signature.positions),
-        "call_errors": list(signature.errors),
-        "strict_names": signature.strict_names,
-        "strict_calls": signature.strict_calls,
-        "overlapping": signature.overlapping,
+        **_signature(trajectory.own_messages),
         "call_keys": list(trajectory.call_keys),
         "history_ns": history.start_ns if history else None,
         "agents": list(trajectory.agents) or [trajectory.agent],
@@ -362,3 +354,60 @@ def message_of(json_fields: Mapping[str, Any]) -> Message:
     calls = tuple([ToolCall(**call) for call in json_fields.get("tool_calls", ())])
     parts = tuple(json_fields.get("parts", ()))
     return Message(**{**json_fields, "tool_calls": calls, "parts": parts})
+
+
+def _signature(messages: Sequence[Message]) -> dict[str, Any]:
+    """The columns of the signature of some messages.
+
+    Runs with equal signatures match. A call becomes a 63-bit hash of its name and canonical
+    arguments. A call without recorded arguments has no hash, and does not match any other call.
+
+    Returns:
+        ``roles`` of the messages; by call ``call_names``, ``call_hashes`` (None if its arguments
+        are unknown), ``call_messages`` (the index of its message) and ``call_errors`` (None if
+        unknown); ``strict_names``, a hash of the roles and, by message, the tools called;
+        ``strict_calls``, the same with arguments, or None if some are unknown; and
+        ``overlapping``, whether calls of different messages ran at the same time.
+    """
+    calls = [(at, call) for at, message in enumerate(messages) for call in message.tool_calls]
+    hashes = [
+        None if call.arguments is None else call_hash(call.name, call.arguments)
+        for _, call in calls
+    ]
+    # Columns are UTF-8, which cannot encode lone surrogates.
+    names = [escaped(call.name) for _, call in calls]
+    positions = [at for at, _ in calls]
+    roles = [message.role for message in messages]
+    all_hashed = all(value is not None for value in hashes)
+    return {
+        "roles": roles,
+        "call_names": names,
+        "call_hashes": hashes,
+        "call_messages": positions,
+        "call_errors": list(call_errors(messages)),
+        "strict_names": _strict(roles, positions, names),
+        "strict_calls": _strict(roles, positions, list(map(str, hashes))) if all_hashed else None,
+        "overlapping": _overlapping(calls),
+    }
+
+
+def _strict(roles: Sequence[str], positions: Sequence[int], calls: Sequence[str]) -> int:
+    """A 63-bit hash of roles and, by message, calls."""
+    grouped: list[list[str]] = [[] for _ in roles]
+    for at, call in zip(positions, calls, strict=True):
+        grouped[at].append(call)
+    # JSON separates the names without ambiguity.
+    text = dumps_exact([[role, *sorted(g)] for role, g in zip(roles, grouped, strict=True)])
+    digest = hashlib.blake2b(escaped(text).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def _overlapping(calls: Sequence[tuple[int, ToolCall]]) -> bool:
+    timed = sorted((c.start_ns, c.end_ns, at) for at, c in calls if c.start_ns and c.end_ns)
+    end_ns, message = 0, -1
+    for start, end, at in timed:
+        if start < end_ns and at != message:
+            return True
+        if end > end_ns:
+            end_ns, message = end, at
+    return False

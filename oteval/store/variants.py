@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from decimal import Decimal
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -20,12 +19,11 @@ import duckdb
 import pyarrow as pa
 
 from ..model import EVERYTHING, Selection
-from .column_sql import COLUMN_SQL
+from .column_sql import COLUMN_SQL, HAS_TOKENS, ONE_MODEL, TOKEN_COLUMNS, TOKEN_SUMS
 from .current_scores import current_scores
 from .memory import with_memory
-from .query import condition_of, first_row, is_exact, new_cursor, registered
+from .query import condition_of, first_row, is_exact, new_cursor, registered, whole_numbers
 from .trajectories import Trajectories
-from .usage_sums import HAS_TOKENS, ONE_MODEL, TOKEN_COLUMNS, TOKEN_SUMS
 
 __all__ = ["TOOL_SEQUENCE", "Period", "VariantCounts", "Variants"]
 
@@ -248,12 +246,5 @@ def _rows(
                 yield {
                     **row,
                     "periods": [by_period.get(at, 0) for at in range(periods)],
-                    "models": [_integers(usage) for usage in row["models"] or ()],
+                    "models": [whole_numbers(usage) for usage in row["models"] or ()],
                 }
-
-
-def _integers(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sums, which Arrow has as decimals, as integers."""
-    return {
-        key: int(value) if isinstance(value, Decimal) else value for key, value in usage.items()
-    }

@@ -255,7 +255,7 @@ ALLOWED = {
     "replays/command_child.py": "in a temporary folder",
     "record/child_setup.py": "an empty mark in a temporary folder",
     "record/bootstrap/sitecustomize.py": "in a temporary folder, with a mode",
-    "store/private_database.py": "the log, with a mode",
+    "store/database_files.py": "the log, with a mode",
     "replays/testing/baselines.py": "figures for a repository",
     "extras/spark/result_places.py": "results, whose folders Spark's processes share",
     "extras/spark/judges.py": "answers, whose folder Spark's processes share",

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from benchmarks.served import until
-from oteval.monitor.notification import deliver
+from oteval.monitor.notification.kinds import deliver
 from oteval.scoring.config.monitors import NotifyDestination
 
 from ..monitor.histories import HOUR, MINUTE

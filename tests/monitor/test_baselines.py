@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from benchmarks.dependent_passes import pass_fail
 from oteval.monitor.autocorrelation import (
+    alarm_share,
     autocorrelation_time,
     autocorrelations,
+    choose_block,
     is_unsteady,
     long_run_ratio,
     low_runs,
+    resampled,
     slow_deviation,
 )
 from oteval.monitor.baselines import Baseline, Learning, LearningRules, learn, lower_bound, review
-from oteval.monitor.blocks import alarm_share, choose_block, resampled
-from oteval.monitor.budget import DAY_NS
 from oteval.monitor.cycle import WeeklyCycle
-from oteval.monitor.detector import Floats, Ints
-from oteval.monitor.simulation import pass_fail
+from oteval.monitor.detector import DAY_NS, Floats, Ints
 
 MINUTE_NS = 60_000_000_000
 

@@ -5,27 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.dependent_passes import pass_fail
 from oteval.monitor.baselines import Baseline
-from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
-from oteval.monitor.detector import Detector
+from oteval.monitor.detector import DAY_NS, Detector, spending
 from oteval.monitor.e_detector import EDetector
-from oteval.monitor.simulation import lowered, pass_fail, simulate
-from oteval.monitor.threshold import Threshold
+from oteval.monitor.simulation import lowered, simulate
+from oteval.monitor.windowed_rules import Threshold
 
 MINUTE_NS = 60_000_000_000
 
 
 def test_live_groups_share_the_budget_at_every_moment():
     """However many groups are live, together they spend the budget, and never more."""
-    budget = AlarmBudget()
     for groups in (1, 2, 7, 1000):
-        assert groups * spending(budget, groups) * 30 * DAY_NS == pytest.approx(1.0)
-    assert spending(budget, 0) == spending(budget, 1)
+        assert groups * spending(live_groups=groups) * 30 * DAY_NS == pytest.approx(1.0)
+    assert spending(live_groups=0) == spending(live_groups=1)
 
 
 def test_groups_that_come_and_go_stay_within_the_budget():
     """With all means at the floor, the worst case, alarms of 1 to 8 groups stay in the budget."""
-    budget = AlarmBudget(1, 20_000 * MINUTE_NS)
     runs, alarms, rng = 10, 0, np.random.default_rng(0)
     for _ in range(runs):
         detectors: dict[int, EDetector] = {}
@@ -33,7 +31,7 @@ def test_groups_that_come_and_go_stay_within_the_budget():
             live = set(range(1 + abs((step % 15) - 7)))
             for group in live:
                 detector = detectors.setdefault(group, EDetector(_at_floor(), spending=0.0))
-                detector.spending = spending(budget, len(live))
+                detector.spending = spending(1, 20_000 * MINUTE_NS, live_groups=len(live))
                 times = (np.arange(1000) + step * 1000 + 1) * MINUTE_NS
                 found = detector.update(pass_fail(np.full(1000, 0.93), 0.0, rng), times)
                 alarms += sum(alarm.kind == "alert" for alarm in found)
@@ -64,7 +62,7 @@ def test_a_simulation_compares_rules_on_the_users_history():
     history = (rng.random(4000) < 0.95).astype(float)
 
     def e_detector(found: Baseline) -> Detector:
-        return EDetector(found, spending=spending(AlarmBudget()))
+        return EDetector(found, spending=spending())
 
     def threshold(_: Baseline) -> Detector:
         return Threshold(below=0.9)
@@ -91,7 +89,7 @@ def test_resampled_history_keeps_its_daily_cycle():
     history = pass_fail(np.where(night, 0.75, 0.97), 0.0, rng)
 
     def e_detector(found: Baseline) -> Detector:
-        return EDetector(found, spending=spending(AlarmBudget()))
+        return EDetector(found, spending=spending())
 
     (found,) = simulate(
         history, times, {"e-detector": e_detector}, drops=[0.2], streams=5, checks=4000

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.dependent_passes import pass_fail
 from oteval.monitor.baselines import Baseline, learn
-from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
-from oteval.monitor.change_point import ChangePoint, UsualMean, estimate
-from oteval.monitor.detector import Floats
+from oteval.monitor.change_point import ChangePoint, History, UsualMean, estimate
+from oteval.monitor.detector import DAY_NS, Floats, spending
 from oteval.monitor.e_detector import EDetector
-from oteval.monitor.history import History
-from oteval.monitor.simulation import pass_fail
 
 MINUTE_NS = 60_000_000_000
 
@@ -92,7 +90,7 @@ def test_alerts_28_days_after_the_baseline_are_dated_by_the_fall():
         assert isinstance(baseline, Baseline)
         fall = baseline.size + 28 * 1440
         values[fall:] = pass_fail(np.full(len(times) - fall, 0.5), 0.0, rng)
-        detector = EDetector(baseline, spending=spending(AlarmBudget()))
+        detector = EDetector(baseline, spending=spending())
         after = slice(baseline.size, fall + 60)
 
         (*_, alert) = detector.update(values[after], times[after])

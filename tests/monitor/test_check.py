@@ -47,7 +47,7 @@ def test_a_drop_is_one_alert_and_its_end_is_one_more():
         assert states[2] == "alert"
         assert states[-1] in ("recovered", "ok")
         alert, resolved = (
-            json.loads(notification.payload) for notification in store.monitors.notifications()
+            json.loads(notification.payload) for notification in store.outbox.notifications()
         )
         assert [alert["event"], resolved["event"]] == ["alert", "resolved"]
         assert alert["since_from_ns"] - HOUR <= dropped <= alert["since_to_ns"] + HOUR
@@ -75,7 +75,7 @@ def test_each_group_is_judged_alone():
         states = {status.group["agent"]: status.state for status in check(store, watched, good.now)}
 
         assert states == {"good": "ok", "bad": "alert"}
-        assert [json.loads(n.payload)["group"] for n in store.monitors.notifications()] == [
+        assert [json.loads(n.payload)["group"] for n in store.outbox.notifications()] == [
             {"agent": "bad"}
         ]
 
@@ -133,7 +133,7 @@ def test_late_scores_and_revisions_raise_no_alarm():
 
         assert (before.state, after.state) == ("ok", "ok")
         assert after.observations == before.observations == 400
-        assert store.monitors.notifications() == []
+        assert store.outbox.notifications() == []
 
 
 def test_a_changed_evaluator_starts_a_new_baseline():
@@ -151,9 +151,7 @@ def test_a_changed_evaluator_starts_a_new_baseline():
 
         assert (learning.state, learned.state) == ("learning", "ok")
         assert learned.version == "w"
-        events = [
-            json.loads(notification.payload) for notification in store.monitors.notifications()
-        ]
+        events = [json.loads(notification.payload) for notification in store.outbox.notifications()]
         assert [event["event"] for event in events] == ["alert", "resolved"]
         assert events[1]["end_reason"] == "the evaluator was changed"
 
@@ -174,7 +172,7 @@ def test_a_new_version_of_the_agent_is_compared_with_the_one_before():
         (mark,) = store.monitors.marks()
         assert (mark.kind, mark.service, mark.version) == ("version", "s", "2")
         assert mark.time_ns == deployed
-        (notice,) = store.monitors.notifications()
+        (notice,) = store.outbox.notifications()
         assert json.loads(notice.payload)["marks"][0]["name"] == "s 2"
 
 
@@ -193,9 +191,7 @@ def test_silence_is_no_data():
         history.scored(20, 1.0)
         assert only(check(store, watched, history.now)).state == "ok"
 
-        events = [
-            json.loads(notification.payload) for notification in store.monitors.notifications()
-        ]
+        events = [json.loads(notification.payload) for notification in store.outbox.notifications()]
         assert [(event["event"], event["side"]) for event in events] == [
             ("alert", "silent"),
             ("resolved", "silent"),
@@ -231,7 +227,7 @@ def test_a_clock_that_steps_back_changes_nothing():
             assert only(statuses).state == "alert"
 
         assert store.monitors.episodes() == expected
-        assert len(store.monitors.notifications()) == 1
+        assert len(store.outbox.notifications()) == 1
 
 
 @pytest.mark.slow
@@ -259,7 +255,7 @@ def test_shape_alerts_without_scores():
         shape, loops = check(store, watched, history.now)
 
         assert (shape.state, loops.state) == ("alert", "ok")
-        notices = store.monitors.notifications()
+        notices = store.outbox.notifications()
         assert {notice.destination for notice in notices} == {"ops", "pager"}
         payload = json.loads(notices[0].payload)
         assert payload["figure"] == "share of runs with a new tool sequence"
@@ -363,12 +359,12 @@ def test_snoozed_and_acknowledged_episodes_are_not_notified():
         store.monitors.snooze("e", group=None, until_ns=until_ns, actor="ann", now_ns=1)
         history.scored(60, 0.3)
         check(store, watched, history.now)
-        assert store.monitors.notifications() == []
+        assert store.outbox.notifications() == []
 
         (episode,) = store.monitors.episodes()
         assert store.monitors.acknowledge(episode.episode_id[:6], "ann", 2) == episode.episode_id
         check(store, watched, history.now + 6 * DAY)
-        assert store.monitors.notifications() == []
+        assert store.outbox.notifications() == []
 
         (episode,) = store.monitors.episodes()
         assert (episode.acknowledged_by, episode.ended_ns) == ("ann", None)
@@ -464,14 +460,14 @@ def test_a_killed_check_changes_nothing(tmp_path: Path):
     states = []
     for file in (path, plain):
         with Store(file) as store:
-            assert store.monitors.notifications() == []
+            assert store.outbox.notifications() == []
             check(store, config(QUALITY), history.now)
             check(store, config(QUALITY), history.now)
             states.append(
                 (
                     store.monitors.groups("e"),
                     store.monitors.episodes(),
-                    store.monitors.notifications(),
+                    store.outbox.notifications(),
                 )
             )
     assert states[0] == states[1]
@@ -495,7 +491,7 @@ def test_deleted_runs_leave_no_trace_in_monitors():
         store.deletion.delete(traces)
 
         (episode,) = store.monitors.episodes()
-        (notice,) = store.monitors.notifications()
+        (notice,) = store.outbox.notifications()
         assert (episode.runs, notice.runs, json.loads(notice.payload)["runs"]) == ([], [], [])
         assert only(check(store, watched, history.now + HOUR)).state == "alert"
 

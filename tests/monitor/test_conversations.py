@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from oteval.monitor import monitor_checks as checks, run_reader
-from oteval.monitor.conversations import close, conversation_hashes
-from oteval.monitor.hashes import text_hashes
+from oteval.monitor.conversations import close, conversation_hashes, text_hashes
 from oteval.monitor.monitor_checks import check, check_backlog
 from oteval.monitor.watcher import Watcher
 from oteval.store import Store

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from benchmarks.dependent_passes import pass_fail
 from oteval.monitor.baselines import Baseline, learn, review
 from oteval.monitor.bets import DROPS, bet_sizes
-from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
 from oteval.monitor.cycle import NO_CYCLE, WeeklyCycle, fit_cycle, may_have_cycle
-from oteval.monitor.detector import Floats, Ints
+from oteval.monitor.detector import DAY_NS, Floats, Ints, spending
 from oteval.monitor.e_detector import EDetector
-from oteval.monitor.simulation import delay_of, pass_fail
+from oteval.monitor.simulation import delay_of
 
 MINUTE_NS = 60_000_000_000
 
@@ -114,7 +114,7 @@ def test_the_floor_follows_the_time_of_day():
     baseline = learned(values[:8000], times[:8000])
     assert baseline.cycle.hours
     size = baseline.size
-    allowance = spending(AlarmBudget())
+    allowance = spending()
 
     assert EDetector(baseline, spending=allowance).update(values[size:], times[size:]) == []
 
@@ -164,7 +164,7 @@ def test_any_partition_gives_the_alarms_of_one_pass_with_a_cycle(data: st.DataOb
     means = np.repeat([0.9, 0.5, 0.97, 0.4], [500, 500, 1600, 400])
     values = pass_fail(means, 0.0, rng)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(values)), max_size=8)))
-    allowance = spending(AlarmBudget())
+    allowance = spending()
     expected = EDetector(base, spending=allowance).update(values, times)
     assert [alarm.kind for alarm in expected] == ["alert", "recovered", "alert"]
 

@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from oteval.monitor.budget import DAY_NS
-from oteval.monitor.detector import Floats, Ints
-from oteval.monitor.group_simulation import simulate_group
+from benchmarks.dependent_passes import pass_fail
+from oteval.monitor.detector import DAY_NS, Floats, Ints
 from oteval.monitor.monitor_checks import check
 from oteval.monitor.notification.text import message
 from oteval.monitor.observations import Observations
-from oteval.monitor.simulation import pass_fail
+from oteval.monitor.simulation import simulate_group
 from oteval.scoring.config import MonitorSettings
 from oteval.store import Store
 from oteval.views.monitors import doubt_lines
@@ -42,7 +41,7 @@ def test_a_young_baseline_is_named_in_status_and_in_the_alert():
         (line,) = doubt_lines([before])
         assert line.startswith(f"e: the budget of false alarms is not promised: {YOUNG}")
         assert after.state == "alert"
-        (notice,) = store.monitors.notifications()
+        (notice,) = store.outbox.notifications()
         assert json.loads(notice.payload)["doubts"][0].startswith(YOUNG)
         assert YOUNG in message(json.loads(notice.payload)).text
 

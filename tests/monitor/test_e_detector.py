@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from benchmarks.dependent_passes import pass_fail
 from oteval.base.errors import InputError
 from oteval.monitor.baselines import Baseline, learn
 from oteval.monitor.bets import bet_sizes, highest_wealth, wealth
-from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
-from oteval.monitor.detector import Floats, Ints
+from oteval.monitor.detector import DAY_NS, Floats, Ints, spending
 from oteval.monitor.e_detector import EDetector
-from oteval.monitor.simulation import delay_of, pass_fail
+from oteval.monitor.simulation import delay_of
 
 MINUTE_NS = 60_000_000_000
 
@@ -49,7 +49,7 @@ def minutes(count: int) -> Ints:
 
 
 def make(learned_baseline: Baseline | None = None) -> EDetector:
-    return EDetector(learned_baseline or baseline(), spending=spending(AlarmBudget()))
+    return EDetector(learned_baseline or baseline(), spending=spending())
 
 
 def scores(*parts: tuple[float, int], seed: int = 0, dependence: float = 0.0) -> Floats:

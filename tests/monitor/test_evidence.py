@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oteval.monitor.monitor_checks import check
-from oteval.monitor.notification import message
+from oteval.monitor.notification.text import message
 from oteval.store import Store
 
 from .histories import HOUR, SECOND, History, config
@@ -18,7 +18,7 @@ QUALITY = "{evaluator: e, group_by: agent, notify: [ops]}"
 
 def notice(store: Store) -> dict[str, Any]:
     """Return the payload of the one notification in the outbox."""
-    (found,) = store.monitors.notifications()
+    (found,) = store.outbox.notifications()
     payload: dict[str, Any] = json.loads(found.payload)
     return payload
 
@@ -123,7 +123,7 @@ def test_examples_of_runs_show_their_measure():
             slow += [one.id for one in history.runs(1, "refund", "look", **late)]
         check(store, watched, history.now)
 
-        payloads = [json.loads(one.payload) for one in store.monitors.notifications()]
+        payloads = [json.loads(one.payload) for one in store.outbox.notifications()]
         assert {one["measure"] for one in payloads} == {"latency", "new_variants"}
         for one in payloads:
             assert len(one["runs"]) == 5
@@ -150,7 +150,7 @@ def test_deleted_runs_are_forgotten_and_others_stay():
         assert episode.runs == kept["runs"] == found["runs"][1:]
         assert episode.runs_before == kept["runs_before"]
         assert len(kept["runs_before"]) == 4
-        (row,) = store.monitors.notifications()
+        (row,) = store.outbox.notifications()
         assert row.runs == [*kept["runs"], *kept["runs_before"]]
         assert {**found, "runs": [], "runs_before": []} == {**kept, "runs": [], "runs_before": []}
 

@@ -9,11 +9,14 @@ import pytest
 
 from oteval.base.text import shown_name
 from oteval.monitor.monitor_checks import check
-from oteval.monitor.notification.alertmanager import alert_body, alert_labels
 from oteval.monitor.notification.apprise import send_by_apprise
-from oteval.monitor.notification.log_event import log_event_request
+from oteval.monitor.notification.formats import (
+    alert_body,
+    alert_labels,
+    log_event_request,
+    webhook_body,
+)
 from oteval.monitor.notification.text import message
-from oteval.monitor.notification.webhook import webhook_body
 from oteval.store import Store
 from oteval.views.monitors import change_line, monitors_table
 

@@ -41,7 +41,7 @@ def test_what_the_time_brings_is_not_missed():
         store.monitors.snooze("e", None, history.now + 2 * DAY, "ann", history.now)
         for days in (1, 1.5, 3, 4):
             check(store, WATCHED, history.now + round(days * DAY))
-        (alert,) = store.monitors.notifications()
+        (alert,) = store.outbox.notifications()
         assert json.loads(alert.payload)["side"] == "silent"
         assert alert.created_ns == history.now + 3 * DAY
 
@@ -59,4 +59,4 @@ def test_changed_settings_are_in_force_without_anything_new():
         (status,) = check(store, strict, history.now + 20 * MINUTE)
 
         assert status.state == "no_data"
-        assert [one.event for one in store.monitors.notifications()] == ["alert"]
+        assert [one.event for one in store.outbox.notifications()] == ["alert"]

@@ -9,9 +9,8 @@ import pytest
 
 from oteval.monitor.idle import GONE_NS
 from oteval.monitor.monitor_checks import check
-from oteval.monitor.notification.alertmanager import alert_body, alert_labels
+from oteval.monitor.notification.formats import alert_body, alert_labels, webhook_body
 from oteval.monitor.notification.text import message
-from oteval.monitor.notification.webhook import webhook_body
 from oteval.store import Store
 
 from ..make import keep, run
@@ -33,7 +32,7 @@ def named_runs(store: Store, count: int, *, first: int = 0, start_ns: int = STAR
 
 def waiting(store: Store) -> list[dict[str, Any]]:
     """Return the payloads of the notifications to one destination."""
-    found = [one for one in store.monitors.notifications() if one.destination == "ops"]
+    found = [one for one in store.outbox.notifications() if one.destination == "ops"]
     return [json.loads(one.payload) for one in found]
 
 

@@ -22,7 +22,7 @@ def mark(time_ns: int, name: str, service: str = "", version: str = "") -> Store
 
 def names_of_marks(store: Store) -> list[str]:
     """Return the marks that the one notification in the outbox names."""
-    (notification,) = store.monitors.notifications()
+    (notification,) = store.outbox.notifications()
     return [named["name"] for named in json.loads(notification.payload)["marks"]]
 
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from oteval.monitor.notification import DeliveryResult, deliver, message
-from oteval.monitor.notification.webhook import signature
+from oteval.monitor.notification.delivery import DeliveryResult
+from oteval.monitor.notification.formats import signature
+from oteval.monitor.notification.kinds import deliver
+from oteval.monitor.notification.text import message
 from oteval.scoring.config.monitors import NotifyDestination
 
 from ..otlp_endpoint import Downstream, listening

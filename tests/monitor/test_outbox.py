@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from oteval.monitor.monitor_checks import check
-from oteval.monitor.notification import DeliveryResult, Outbox
-from oteval.monitor.notification.outbox import retry_delay
+from oteval.monitor.notification.delivery import DeliveryResult
+from oteval.monitor.notification.outbox import Outbox, retry_delay
 from oteval.scoring.config import parse_config
 from oteval.scoring.config.monitors import NotifyDestination
 from oteval.store import Store, StoredEpisode
@@ -58,18 +58,18 @@ def kinds(there: Downstream) -> list[str]:
 
 def test_a_notification_is_delivered_once(store: Store, there: Downstream):
     """Further calls, also by another process, send nothing."""
-    store.monitors.queue([notification()])
+    store.outbox.queue([notification()])
     for minute in range(3):
         outbox(store, hook={"webhook": f"{there.url}/x"}).pump(NOW + minute * MINUTE)
 
     assert kinds(there) == ["monitor.alert"]
     assert store.outbox.waiting() == []
-    assert store.monitors.notifications()[0].sent_ns == NOW
+    assert store.outbox.notifications()[0].sent_ns == NOW
 
 
 def test_two_programs_deliver_a_notification_once(store: Store, there: Downstream):
     """While one program sends a notification, another one that delivers leaves it alone."""
-    store.monitors.queue([notification(), notification("resolved", created_ns=NOW + 1)])
+    store.outbox.queue([notification(), notification("resolved", created_ns=NOW + 1)])
     other = outbox(store.sibling(), hook={"webhook": f"{there.url}/x"})
     seen = []
 
@@ -87,7 +87,7 @@ def test_two_programs_deliver_a_notification_once(store: Store, there: Downstrea
 KILLED = """
 import os, signal, sys
 from oteval.scoring.config.monitors import NotifyDestination
-from oteval.monitor.notification import Outbox
+from oteval.monitor.notification.outbox import Outbox
 from oteval.store import Store
 path, url, now = sys.argv[1:]
 store = Store(path, create=False)
@@ -102,7 +102,7 @@ def test_a_kill_after_a_delivery_repeats_it_with_its_id(there: Downstream, tmp_p
     """SIGKILL between a delivery and its note: a minute later, the same id and body come again."""
     path, url = tmp_path / "x.duckdb", f"{there.url}/x"
     with Store(path) as store:
-        store.monitors.queue([notification()])
+        store.outbox.queue([notification()])
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(path), url, str(NOW)],
         cwd=ROOT,
@@ -124,7 +124,7 @@ def test_a_kill_after_a_delivery_repeats_it_with_its_id(there: Downstream, tmp_p
 
 def test_failures_are_retried_later_and_in_order(store: Store, there: Downstream):
     """A resolution waits until its alert is delivered, however often that fails."""
-    store.monitors.queue([notification("resolved", created_ns=NOW + 1), notification()])
+    store.outbox.queue([notification("resolved", created_ns=NOW + 1), notification()])
     there.answers = [(500, {}), (503, {})]
     sender = outbox(store, hook={"webhook": f"{there.url}/x"})
 
@@ -141,7 +141,7 @@ def test_failures_are_retried_later_and_in_order(store: Store, there: Downstream
 def test_a_new_alert_of_a_group_waits_for_the_resolution_before_it(store: Store, there: Downstream):
     """Otherwise the late resolution would end the new alert at a receiver."""
     first = [notification(), notification("resolved", created_ns=NOW + 1)]
-    store.monitors.queue([*first, notification(episode="other", created_ns=NOW + 2)])
+    store.outbox.queue([*first, notification(episode="other", created_ns=NOW + 2)])
     there.answers = [(200, {}), (500, {})]
     sender = outbox(store, hook={"webhook": f"{there.url}/x"})
 
@@ -154,8 +154,8 @@ def test_a_new_alert_of_a_group_waits_for_the_resolution_before_it(store: Store,
 
 def test_retry_after_holds_all_notifications_of_a_destination(store: Store, there: Downstream):
     """A busy destination is left alone for the time that it asks for; others are not."""
-    store.monitors.queue([notification(), notification(monitor="b", episode="b")])
-    store.monitors.queue([notification(destination="other")])
+    store.outbox.queue([notification(), notification(monitor="b", episode="b")])
+    store.outbox.queue([notification(destination="other")])
     there.answers = [(429, {"Retry-After": "600"})]
     with listening() as other:
         sender = outbox(
@@ -173,7 +173,7 @@ def test_retry_after_holds_all_notifications_of_a_destination(store: Store, ther
 
 def test_a_refusal_is_final_and_stops_nothing_else(store: Store, there: Downstream):
     """A refused notification is kept with its error and is not sent again."""
-    store.monitors.queue([notification(), notification("resolved", created_ns=NOW + 1)])
+    store.outbox.queue([notification(), notification("resolved", created_ns=NOW + 1)])
     there.answers = [(403, {})]
     sender = outbox(store, hook={"webhook": f"{there.url}/x"})
 
@@ -188,7 +188,7 @@ def test_a_refusal_is_final_and_stops_nothing_else(store: Store, there: Downstre
 
 def test_a_destination_that_was_removed_is_a_refusal(store: Store):
     """A notification for a name that is gone does not wait forever."""
-    store.monitors.queue([notification(destination="gone")])
+    store.outbox.queue([notification(destination="gone")])
 
     outbox(store).pump(NOW)
 
@@ -204,7 +204,7 @@ def test_a_failing_url_of_a_list_is_retried_alone(store: Store):
         seen.append(url)
         return DeliveryResult(url != "json://b" or len(seen) > 2, "down")
 
-    store.monitors.queue([notification(destination="people")])
+    store.outbox.queue([notification(destination="people")])
     both = {"people": NotifyDestination(apprise=["json://a", "json://b"])}
     for minute in range(3):
         # Each by a process of its own.
@@ -223,13 +223,13 @@ def test_an_alert_is_repeated_at_an_alertmanager_until_its_episode_ends(
         alert.episode_id, "refund-policy", "[]", "", "worse", NOW, NOW, NOW, NOW, 1.0, 0.0, 9, NOW
     )
     store.monitors.put_episodes([episode])
-    store.monitors.queue([alert])
+    store.outbox.queue([alert])
     sender = outbox(store, pager={"alertmanager": there.url})
 
     for second in (0, 30, 60, 90, 120):
         sender.pump(NOW + second * SECOND)
     store.monitors.put_episodes([_ended(episode)])
-    store.monitors.queue([notification("resolved", "pager")])
+    store.outbox.queue([notification("resolved", "pager")])
     for second in (180, 240, 300):
         sender.pump(NOW + second * SECOND)
 
@@ -281,7 +281,7 @@ def test_commands_deliver_and_show_failures(oteval: Run, there: Downstream):
         f"notify: {{hook: {{webhook: '{there.url}/x'}}}}\n"
     )
     with Store("oteval.duckdb") as store:
-        store.monitors.queue([notification(), notification("resolved", created_ns=NOW + 1)])
+        store.outbox.queue([notification(), notification("resolved", created_ns=NOW + 1)])
     there.answers = [(401, {})]
 
     ran = oteval("monitor", "run", "--once")

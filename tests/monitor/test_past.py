@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from oteval.cli import common
-from oteval.monitor.backtests import backtest
 from oteval.monitor.monitor_checks import check
-from oteval.monitor.past import PastPeriod
+from oteval.monitor.past import PastPeriod, backtest
 from oteval.store import Store
 
 from ..commands import Run

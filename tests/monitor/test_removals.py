@@ -36,7 +36,7 @@ def alerting(tmp_path: Path) -> History:
 
 def events(store: Store) -> list[tuple[str, str | None]]:
     """Return the notifications of the monitor ``one``: event and reason."""
-    found = [json.loads(one.payload) for one in store.monitors.notifications()]
+    found = [json.loads(one.payload) for one in store.outbox.notifications()]
     return [(one["event"], one["end_reason"]) for one in found]
 
 
@@ -48,7 +48,7 @@ def test_a_removed_monitor_ends_its_episode_once(alerting: History, tmp_path: Pa
             check(store, renamed, alerting.now + minutes * MINUTE)
 
         assert events(store) == [("alert", None), ("resolved", "the monitor was removed")]
-        alert, resolved = (json.loads(one.payload) for one in store.monitors.notifications())
+        alert, resolved = (json.loads(one.payload) for one in store.outbox.notifications())
         assert resolved["episode"] == alert["episode"]
         assert resolved["group"] == alert["group"]
         assert store.outbox.firing() == []
@@ -113,6 +113,6 @@ def test_a_wrong_clock_does_not_shift_the_time_of_a_change(tmp_path: Path):
             history.scored(14, 0.3)
             check(store, watched, history.now)
 
-        (alert,) = (json.loads(one.payload) for one in store.monitors.notifications())
+        (alert,) = (json.loads(one.payload) for one in store.outbox.notifications())
         times = [alert[name] for name in ("since_ns", "since_to_ns", "alarm_ns")]
         assert max(times) <= history.now

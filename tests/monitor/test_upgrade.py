@@ -76,7 +76,7 @@ def test_an_episode_of_the_first_release_goes_on(tmp_path: Path):
 
         assert (upgraded.state, upgraded.observations) == ("alert", before.observations)
         assert (later.episodes, later.observations) == ([], before.observations + 120)
-        events = [json.loads(one.payload) for one in store.monitors.notifications()]
+        events = [json.loads(one.payload) for one in store.outbox.notifications()]
         assert [one["event"] for one in events] == ["alert", "resolved"]
         assert events[0]["episode"] == events[1]["episode"]
         assert events[1]["end_reason"] == "recovered"

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from oteval.monitor.baselines import Learning
-from oteval.monitor.budget import DAY_NS
-from oteval.monitor.detector import Ints
+from oteval.monitor.detector import DAY_NS, Ints
 from oteval.monitor.groups import allowance_of, learn_sides, update, watch
 from oteval.monitor.observations import Observations
 from oteval.monitor.scales import fit

@@ -76,7 +76,7 @@ def test_versions_are_gone_when_a_later_one_has_a_baseline():
         for version in range(1, 4):
             deployed(history, version, 24, 0.95)
         assert set(by_version(check(store, watched, history.now))) == {"1", "2", "3"}
-        assert store.monitors.notifications() == []
+        assert store.outbox.notifications() == []
         deployed(history, 4, 400, 0.95)
 
         check(store, watched, history.now)

@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.dependent_passes import pass_fail
+from oteval.monitor.autocorrelation import measured_wander
 from oteval.monitor.baselines import Baseline, learn
-from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
 from oteval.monitor.cycle import fit_hours
-from oteval.monitor.detector import Alarm, Floats, Ints
+from oteval.monitor.detector import DAY_NS, Alarm, Floats, Ints, spending
 from oteval.monitor.hours import HOUR_NS, HourlySums, Hours
 from oteval.monitor.reviews import ReviewedDetector
-from oteval.monitor.simulation import pass_fail
-from oteval.monitor.wander import measured_wander
 
 MINUTE_NS = 60_000_000_000
 MONDAY_NS = 4 * DAY_NS
@@ -28,7 +27,7 @@ def times(days: int) -> Ints:
 def watched(values: Floats, at: Ints) -> tuple[Baseline, ReviewedDetector, list[Alarm]]:
     baseline = learn(values, at)
     assert isinstance(baseline, Baseline)
-    detector = ReviewedDetector(baseline, spending=spending(AlarmBudget()))
+    detector = ReviewedDetector(baseline, spending=spending())
     alarms = detector.update(values[baseline.size :], at[baseline.size :])
     return baseline, detector, [alarm for alarm in alarms if alarm.kind == "alert"]
 
@@ -106,13 +105,13 @@ def test_reviews_do_not_depend_on_how_checks_divide_observations():
     baseline, whole, alarms = watched(values, at)
     rest, after = values[baseline.size :], at[baseline.size :]
 
-    parts = ReviewedDetector(baseline, spending=spending(AlarmBudget()))
+    parts = ReviewedDetector(baseline, spending=spending())
     again: list[Alarm] = []
     for first in range(0, len(rest), 777):
         again += parts.update(rest[first : first + 777], after[first : first + 777])
         state = json.loads(json.dumps(parts.state()))
         stored = Baseline.from_dict(json.loads(json.dumps(parts.baseline.to_dict())))
-        parts = ReviewedDetector(stored, spending=spending(AlarmBudget()))
+        parts = ReviewedDetector(stored, spending=spending())
         parts.restore(state)
 
     assert [alarm for alarm in again if alarm.kind == "alert"] == alarms

@@ -12,8 +12,7 @@ from scipy.stats import hypergeom
 
 from oteval.base.errors import InputError
 from oteval.monitor.detector import Detector
-from oteval.monitor.threshold import Threshold
-from oteval.monitor.two_windows import TwoWindows, fisher
+from oteval.monitor.windowed_rules import Threshold, TwoWindows, fisher
 
 MINUTE_NS = 60_000_000_000
 

@@ -10,7 +10,8 @@ import pytest
 
 from oteval.monitor.monitor_checks import check
 from oteval.monitor.notices import notice
-from oteval.monitor.notification import DeliveryResult, Outbox
+from oteval.monitor.notification.delivery import DeliveryResult
+from oteval.monitor.notification.outbox import Outbox
 from oteval.scoring.config.monitors import NotifyDestination
 from oteval.store import Notification, Store, StoredMark
 
@@ -22,7 +23,7 @@ QUALITY = "{evaluator: e, group_by: agent, notify: [ops]}"
 
 def payloads(store: Store) -> list[dict[str, Any]]:
     """Return the payloads of all notifications."""
-    return [json.loads(one.payload) for one in store.monitors.notifications()]
+    return [json.loads(one.payload) for one in store.outbox.notifications()]
 
 
 @pytest.mark.parametrize("order", ["shuffled", "reverse", "days late"])
@@ -95,7 +96,7 @@ def outbox(store: Store, receiver: Receiver) -> Outbox:
 
 def queue(store: Store, *waiting: Notification) -> None:
     """Put notifications into the outbox of a store."""
-    store.monitors.queue(waiting)
+    store.outbox.queue(waiting)
 
 
 def test_a_clock_that_was_years_ahead_does_not_hold_back_notifications():

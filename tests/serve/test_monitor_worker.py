@@ -117,7 +117,7 @@ def test_a_failing_check_is_named_once_and_ends(
     store: Store, downstream: Downstream, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A failure is counted each time, logged once, and does not keep notifications back."""
-    store.monitors.queue([notification()])
+    store.outbox.queue([notification()])
     store._connection.execute("ALTER TABLE monitor_groups RENAME TO hidden")
     config = watched(downstream.url)
 
@@ -140,7 +140,7 @@ def test_a_failing_destination_is_named_until_it_accepts(
 ) -> None:
     """Failures and refusals are in the state and the metrics; the log has each once."""
     downstream.answers = [(500, {}), (403, {})]
-    store.monitors.queue([notification(created_ns=1, next_ns=0)])
+    store.outbox.queue([notification(created_ns=1, next_ns=0)])
     config = watched(downstream.url)
 
     with working(store, lambda: config) as (worker, registry):

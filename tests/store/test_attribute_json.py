@@ -10,8 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from oteval.base.jsontext import dumps
 from oteval.model import AttributeColumns, Slices
-from oteval.store.attribute_json import json_objects
-from oteval.store.byte_texts import PADDING, ByteTexts
+from oteval.store.span_column_rows import PADDING, ByteTexts, json_objects
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 _INTEGERS = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -85,7 +85,7 @@ def test_monitors_go_on_in_a_backup_and_after_compaction(tmp_path: Path):
             again = replace(history, store=store, chance=random.Random(2))
             again.scored(120, 1.0)
             check(store, watched, again.now)
-            notices = store.monitors.notifications()
+            notices = store.outbox.notifications()
             events.append([(notice.episode_id, notice.event) for notice in notices])
     assert events == [[(alert.episode_id, event) for event in ("alert", "resolved")]] * 2
 

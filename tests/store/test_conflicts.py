@@ -17,7 +17,7 @@ from ..monitor.notices import notification
 def test_a_delivery_and_a_deletion_keep_each_others_changes():
     """A note of a delivery waits for a deletion of the runs it names, and both are kept."""
     with Store() as store:
-        store.monitors.queue([notification()])
+        store.outbox.queue([notification()])
         (waiting,) = store.outbox.waiting()
         other = store.sibling()
         other._connection.begin()
@@ -27,7 +27,7 @@ def test_a_delivery_and_a_deletion_keep_each_others_changes():
         Timer(0.3, other._connection.commit).start()
         store.outbox.sent(waiting, 7)
 
-        (found,) = store.monitors.notifications()
+        (found,) = store.outbox.notifications()
         assert (found.sent_ns, found.runs) == (7, [])
         other.close()
 

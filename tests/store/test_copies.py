@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oteval.store import ShardedStore, Store
-from oteval.store.copy_files import locked_copy
+from oteval.store.database_files import locked_copy
 
 from ..make import ROOT, chat
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from ...base.clients.otlp_client import open_client
 from ...scoring import Alertmanager, Endpoint, NotifyDestination, Webhook, resolved
-from .alertmanager import alert_body, alerts_url
 from .apprise import send_by_apprise
 from .delivery import (
     WRONG_HEADER,
@@ -21,9 +20,8 @@ from .delivery import (
     result_of,
     with_variables,
 )
-from .log_event import log_event_request
+from .formats import alert_body, alerts_url, log_event_request, webhook_body, webhook_headers
 from .text import Payload, message
-from .webhook import webhook_body, webhook_headers
 
 __all__ = ["deliver", "destination_parts"]
 

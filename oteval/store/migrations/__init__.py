@@ -11,10 +11,14 @@ from importlib import resources
 import duckdb
 
 from ...base.errors import StoreTooNew
-from ..compression import declare_compression
 from ..query import number
 
-__all__ = ["applied", "migrate", "newest"]
+__all__ = [
+    "applied",
+    "declare_compression",
+    "migrate",
+    "newest",
+]
 
 
 def _scripts() -> dict[int, str]:
@@ -82,3 +86,36 @@ def _apply(connection: duckdb.DuckDBPyConnection, scripts: Sequence[tuple[int, s
         connection.execute(script)
         connection.execute("INSERT INTO migrations VALUES (?, now()::TIMESTAMP)", [position])
     connection.commit()
+
+
+_COLUMNS = {
+    "spans": ("input", "output", "attributes", "events"),
+    "logs": ("body", "attributes"),
+    "trajectories": (
+        *("messages", "steps", "tools", "gaps", "rewrites", "attributes", "documents"),
+    ),
+}
+
+
+def declare_compression(connection: duckdb.DuckDBPyConnection, database: str) -> None:
+    """Declare zstd for the columns of long texts, in a database whose tables are empty.
+
+    DuckDB cannot change the compression of a column, so the tables are created anew. A database
+    that an older oteval created keeps its compression until `oteval compact`.
+
+    Args:
+        connection: A connection with the database attached.
+        database: The database's name in queries.
+    """
+    for table, compressed in _COLUMNS.items():
+        # A query of `duckdb_columns()` would bind all views, which takes ten times as long.
+        columns = connection.execute(f"DESCRIBE {database}.main.{table}").fetchall()
+        definitions = [
+            f'"{name}" {kind}'
+            + (" USING COMPRESSION zstd" if name in compressed else "")
+            + (" NOT NULL" if is_nullable == "NO" else "")
+            for name, kind, is_nullable, *_ in columns
+        ]
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {database}.main.{table} ({', '.join(definitions)})"
+        )

@@ -211,8 +211,7 @@ def _agent(
     )
     words = [agent_words(agent_runs.agent, agent_runs.service)]
     words += [f"since={since.replace(' ', 'T')}"] if since else []
-    usages = ((tokens.model, tokens.runs, tokens.usage) for tokens in agent_runs.tokens)
-    cost = prices.total(usages, agent_runs.runs)
+    cost = prices.total(agent_runs.tokens, agent_runs.runs)
     seconds = [duration(round(value * 1e9)) for value in agent_runs.seconds or ()]
     return AgentItem(
         name=shorten(one_line(name), _NAME) or "(no name)",

@@ -1,4 +1,4 @@
-"""Files of DuckDB that only their owner can read, whichever process creates them.
+"""The files of a database and of the copy beside it, which only their owner can read.
 
 DuckDB creates a database, its write-ahead log and the folder of its temporary files with the modes
 that the umask gives. In a process of oteval, that umask is private; see `oteval.base.files`. In any
@@ -7,23 +7,39 @@ other process,
 - a new database is created in a private folder beside its place, and moved there when it is closed,
 - the write-ahead log, which DuckDB deletes at each checkpoint, is created before each statement,
 - the folder of temporary files is created before DuckDB needs it.
+
+Besides the database, a connection may open only the files of the copy. Backups, compactions and
+readers of several databases make such a copy, one after the other, and move or remove it before
+they release the lock. If a process is killed, the operating system releases its lock. The next
+process that makes a copy or opens the database removes the leftover files.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from ..base.errors import StoreError
-from ..base.files import has_private_umask, make_folder
+from ..base.files import exclusive_lock, has_private_umask, make_folder, waiting_lock
 
-__all__ = ["create_database", "private_connection", "spill_folder"]
+__all__ = [
+    "copy_files",
+    "copy_path",
+    "create_database",
+    "locked_copy",
+    "private_connection",
+    "remove_leftover_copy",
+    "spill_folder",
+]
 
 # Errors of file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
@@ -175,3 +191,76 @@ class _PrivateConnection:
                 os.close(os.open(self._log, flags, 0o600))
         except OSError:
             pass  # DuckDB's own error explains more
+
+
+# Seconds to wait for others that copy the database, which may be large.
+_PATIENCE = 600.0
+# Folders of copies that earlier versions left when they were killed, and their least age (s).
+_FORMER, _FORMER_AGE = ".oteval-copy-*", 3600.0
+
+
+def copy_path(name: str) -> Path:
+    """The only file beside a database that it may be copied to."""
+    return Path(f"{Path(name).absolute()}.copy")
+
+
+def copy_files(name: str) -> list[Path]:
+    """The file of `copy_path`, and the files that DuckDB creates beside it while it writes."""
+    copy = copy_path(name)
+    return [copy, *(Path(f"{copy}{end}") for end in (".wal", ".wal.checkpoint", ".wal.recovery"))]
+
+
+@contextmanager
+def locked_copy(name: str) -> Iterator[Path]:
+    """Be the only process that copies a database, while a block runs.
+
+    Args:
+        name: The path of the database.
+
+    Yields:
+        The path of the copy, which is missing. If the file exists at the end, it is removed.
+
+    Raises:
+        StoreError: Another process copies the database for minutes, or the folder cannot be
+            written.
+    """
+    lock = _lock_path(name)
+    try:
+        with waiting_lock(lock, _PATIENCE):
+            try:
+                _remove(name)
+                yield copy_path(name)
+            finally:
+                _remove(name)
+                lock.unlink(missing_ok=True)
+    except BlockingIOError:
+        raise StoreError(
+            f"{copy_path(name)}: another process is copying the database; try again later"
+        ) from None
+
+
+def remove_leftover_copy(name: str) -> None:
+    """Remove the copy that a killed process has left beside a database.
+
+    Args:
+        name: The path of the database.
+    """
+    if not copy_path(name).exists():
+        return
+    lock = _lock_path(name)
+    with suppress(OSError), exclusive_lock(lock):  # else another process is making it
+        _remove(name)
+        lock.unlink(missing_ok=True)
+
+
+def _lock_path(name: str) -> Path:
+    return Path(f"{copy_path(name)}.lock")
+
+
+def _remove(name: str) -> None:
+    for path in copy_files(name):
+        path.unlink(missing_ok=True)
+    for folder in copy_path(name).parent.glob(_FORMER):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _FORMER_AGE:
+                shutil.rmtree(folder)

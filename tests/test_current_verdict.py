@@ -28,7 +28,8 @@ from oteval.base.clients.otlp_client import HttpClient
 from oteval.model import SCORE_ATTRIBUTES, Score, Trajectory
 from oteval.model.selection import EVERYTHING
 from oteval.scoring import ScoreCounts, export_jsonl, variants
-from oteval.serve.publish import Forwarder, ScoreDestinations
+from oteval.serve.destinations import ScoreDestinations
+from oteval.serve.publish.forwarder import Forwarder
 from oteval.serve.publish.metrics import ScoringMetrics
 from oteval.serve.publisher import ScorePublisher
 from oteval.store import ObservationSource, ReadPosition, Store

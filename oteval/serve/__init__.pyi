@@ -15,12 +15,8 @@ from .listener_process import (
     Tls as Tls,
     serve as serve,
 )
-from .logs import (
-    configure_logging as configure_logging,
-)
-from .publish import (
-    resend as resend,
-)
+from .publish.request_log import resend as resend
 from .server_config import (
     ServerConfig as ServerConfig,
+    configure_logging as configure_logging,
 )

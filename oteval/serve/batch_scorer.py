@@ -20,7 +20,7 @@ from ..base.jsontext import restore
 from ..model import OutlineRequest, Score, Selection
 from ..scoring import DecidedRuns, Decider, EventRun
 from ..store import SCORE_ROWS, Store, is_store_failure
-from .evaluation import WrittenScores
+from .evaluations import WrittenScores
 from .evaluator_rules import LiveEvaluator
 
 __all__ = ["BatchScorer", "EvaluatorBatch", "ScoredBatch"]

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -157,13 +157,6 @@ class _DecoderProcess(ChildProcess):
             watchdog.cancel()
 
 
-class _Assignment(NamedTuple):
-    """A stretch that was sent to a child."""
-
-    child: _DecoderProcess
-    stretch: RecordRange
-
-
 class SpoolDecoder:
     """Returns the requests of a spool as chunks of rows, in order.
 
@@ -197,7 +190,8 @@ class SpoolDecoder:
         self._lock = threading.Lock()
         self._is_closed = False
         self._children = [_DecoderProcess(folder)]
-        self._assignments: deque[_Assignment] = deque()
+        # The stretches that were sent, each with its child.
+        self._assignments: deque[tuple[_DecoderProcess, RecordRange]] = deque()
         self._last_burst = 0.0
         # The position up to which chunks were returned, and the position up to which requests are
         # decoded one by one, because a child ended before it.
@@ -262,7 +256,7 @@ class SpoolDecoder:
     def _replace_children(self) -> None:
         """Start over, and decode the requests of the current stretch one by one."""
         if self._assignments:
-            self._suspect_end = max(self._suspect_end, self._assignments[0].stretch.end)
+            self._suspect_end = max(self._suspect_end, self._assignments[0][1].end)
             self._attempts = 0
         _log.warning("a decoder process ended or was silent for too long; it is replaced")
         self._restart()
@@ -347,9 +341,9 @@ class SpoolDecoder:
             stretch = self._next_stretch()
             if stretch is None:
                 return
-            busy = [assignment.child for assignment in self._assignments]
+            busy = [child for child, _ in self._assignments]
             child = min(started, key=busy.count)
-            self._assignments.append(_Assignment(child, stretch))
+            self._assignments.append((child, stretch))
             child.decode(stretch)
 
     def _next_stretch(self) -> RecordRange | None:

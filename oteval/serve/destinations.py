@@ -1,24 +1,95 @@
-"""Open the destinations of scores that a configuration names."""
+"""The destinations of scores that a configuration names, in addition to the store."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 from ..base.clients.otlp_client import OtlpClient, open_client
 from ..base.errors import ConfigError
 from ..base.text import shown_url
 from ..scoring import AnnotationTarget, Config, Endpoint, Forward, Push, open_target, resolved
-from .publish import REFUSED_FOLDER, EventExporter, Forwarder, ScoreDestinations
+from .publish.events import EventExporter
+from .publish.forwarder import Forwarder
 from .publish.metrics import ScoringMetrics
 from .publish.metrics_exporter import MetricsExporter
+from .publish.request_log import REFUSED_FOLDER
 from .score_push import AnnotationClient, ScorePush
 
-__all__ = ["open_destinations", "refused_folders"]
+__all__ = [
+    "ScoreDestinations",
+    "open_destinations",
+    "refused_folders",
+]
+
+
+@dataclass
+class ScoreDestinations:
+    """The destinations that are configured.
+
+    Attributes:
+        metrics: The metrics about scores.
+        forward: Sends traces on with their scores.
+        events: Exports scores as log events.
+        exporter: Exports the metrics.
+        pushes: Write scores to trace backends.
+    """
+
+    metrics: ScoringMetrics
+    forward: Forwarder | None = None
+    events: EventExporter | None = None
+    exporter: MetricsExporter | None = None
+    pushes: Sequence[ScorePush] = field(default_factory=tuple)
+
+    def state(self) -> dict[str, Any]:
+        """The state for people and /readyz, with `problems` in words."""
+        forward = self.forward.state() if self.forward else None
+        events = self.events.state() if self.events else None
+        pushes = [push.state() for push in self.pushes]
+        problems = [*_problems("forward", forward), *_problems("events", events)]
+        for state in pushes:
+            problems += _problems(f"push to {state['name']}", state, "scores stay in the database")
+        return {"forward": forward, "events": events, "push": pushes, "problems": problems}
+
+    def close(self, grace: float = 5.0) -> None:
+        """Close all destinations.
+
+        Args:
+            grace: How long (s) to go on sending waiting requests; unsent requests stay on disk.
+        """
+        for part in (self.events, self.forward, *self.pushes):
+            if part is not None:
+                part.close(grace)
+        if self.exporter is not None:
+            self.exporter.close()
+
+
+def _problems(
+    name: str, state: Mapping[str, Any] | None, full: str = "requests stay in the spool"
+) -> Iterator[str]:
+    """Describe the problems of an endpoint, without its URL, which may contain a secret."""
+    if state is None:
+        return
+    if state["error"]:
+        yield (
+            f"{name}: the endpoint has accepted nothing for {state['failing_seconds']:.0f} s "
+            f"({state['error']}); {state['waiting_requests']} requests wait on disk"
+        )
+    if state["bytes"] >= state.get("quota", math.inf):
+        yield f"{name}: the queue has reached its quota; new {full}"
+    if state["refused_kept"]:
+        yield (
+            f"{name}: the endpoint refused {state['refused_kept']} requests for good; they are "
+            "kept, and `oteval resend` sends them again"
+        )
+
 
 # The folders of the queues.
 _TRACES, _EVENTS, _PUSH = "traces", "events", "push"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ..base.runner import DailyBudget, Outcome, RateLimiter, Runner, run_inline
 from ..model import EvaluationResult, Score, Trajectory
-from .evaluation import POSTPONED, Evaluation, FinishedEvaluation
+from .evaluations import POSTPONED, Evaluation, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 
 __all__ = ["EvaluatorRunner"]
@@ -18,11 +17,8 @@ _MAX_INLINE = 400
 _JOBS_PER_CALL = 8
 
 
-class _JobKey(NamedTuple):
-    """The key of an evaluation in the `Runner`, which returns it with the outcome."""
-
-    evaluation: Evaluation
-    trajectory: Trajectory
+# The key of an evaluation in the `Runner`, which returns it with the outcome.
+_JobKey = tuple[Evaluation, Trajectory]
 
 
 class EvaluatorRunner:
@@ -81,7 +77,7 @@ class EvaluatorRunner:
 
     def submit(self, evaluation: Evaluation, trajectory: Trajectory) -> None:
         """Start an evaluation."""
-        key = _JobKey(evaluation, trajectory)
+        key = (evaluation, trajectory)
 
         def job() -> Score:
             return self._evaluator.prepared.score(trajectory, self._wall())

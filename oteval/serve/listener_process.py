@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -25,15 +25,11 @@ from ..base.errors import ConfigError
 from ..base.files import private_folder, private_umask
 from ..base.web_guard import LocalRequests, is_loopback, listening_socket, split_address
 from ..ingest import Access, GrpcReceiver, HttpReceiver, HttpServer, Intake, Spool, refusal_of
-from .listener_metrics import ListenerMetrics
-from .logs import configure_logging
-from .pages_process import PagesProcess
-from .pages_proxy import PagesProxy
-from .redaction_rules import RedactionRules
-from .server_config import ServerConfig
-from .status_pages import ServerStatus, StatusPages
+from .listener_rules import RedactionRules, TokenRules
+from .pages_process import PagesProcess, PagesProxy
+from .server_config import ServerConfig, configure_logging
+from .status_pages import ListenerMetrics, ServerStatus, StatusPages
 from .supervisor import Supervisor
-from .token_rules import TokenRules
 
 __all__ = ["Tls", "serve"]
 
@@ -43,6 +39,7 @@ _GRPC_GRACE = 3  # seconds
 _MAX_CONNECTIONS = 4096
 
 
+@dataclass(frozen=True)
 class Tls:
     """A certificate and its key.
 
@@ -53,10 +50,9 @@ class Tls:
             one of them; "" for none.
     """
 
-    def __init__(self, certificate: str, key: str, client_ca: str = "") -> None:
-        self.certificate = certificate
-        self.key = key
-        self.client_ca = client_ca
+    certificate: str
+    key: str
+    client_ca: str = ""
 
     def credentials(self) -> grpc.ServerCredentials:
         """The credentials of a gRPC server.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model import Score
 from ..scoring import EventRun
 from ..store import Store
-from .evaluation import WrittenScores
-from .publish import ScoreDestinations
+from .evaluations import WrittenScores
+
+if TYPE_CHECKING:
+    from .destinations import ScoreDestinations
 
 __all__ = ["ScorePublisher"]
 

@@ -8,9 +8,12 @@ go to a background thread.
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from ..scoring import RefreshResult, refresh_traces
 from ..store import (
@@ -23,12 +26,160 @@ from ..store import (
     is_store_failure,
     merge_ranges,
 )
-from .large_traces import BackgroundReconstructor
 from .tracker import ArrivalReader, TraceTracker
 
-__all__ = ["ReconstructedTraces", "TraceReconstructor"]
+__all__ = [
+    "BackgroundReconstructor",
+    "LargeGroup",
+    "Overtaken",
+    "ReconstructedTraces",
+    "TraceReconstructor",
+]
 
 _log = logging.getLogger(__name__)
+
+# A group pauses for this multiple of the time that its reconstruction took.
+_PAUSE_FACTOR = 2
+
+
+class Overtaken(Exception):
+    """Traces were reconstructed elsewhere while a group with them ran."""
+
+
+@dataclass
+class LargeGroup:
+    """A group of traces to reconstruct together.
+
+    Attributes:
+        names: The traces.
+        last: The number of the newest row of each trace when the group was queued.
+        refreshed: The result, once it is known.
+        error: The exception that ended the reconstruction.
+        reconstructed_meanwhile: Traces that were reconstructed elsewhere while this group ran.
+    """
+
+    names: Sequence[str]
+    last: Mapping[str, int]
+    refreshed: RefreshResult | None = None
+    error: Exception | None = None
+    reconstructed_meanwhile: set[str] = field(default_factory=set)
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether some of its traces were reconstructed elsewhere. Open ones run again."""
+        if self.refreshed is None:
+            return isinstance(self.error, Overtaken)
+        return not self.reconstructed_meanwhile.isdisjoint(self.refreshed.trace_ids)
+
+
+class BackgroundReconstructor:
+    """Reconstructs groups of traces in a thread.
+
+    All calls come from the scoring thread, except for calls of `writing`.
+
+    Args:
+        refresh: Reconstructs traces; called in the background thread.
+        clock: A monotonic clock (s).
+    """
+
+    def __init__(
+        self,
+        refresh: Callable[[Sequence[str]], RefreshResult],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._refresh, self._clock = refresh, clock
+        self._queue: deque[LargeGroup] = deque()
+        self._members: set[str] = set()
+        self._paused_until: dict[str, float] = {}
+        self._running: tuple[LargeGroup, threading.Thread, float] | None = None
+        self._lock = threading.Lock()
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a trace is queued, running or paused."""
+        return name in self._members or self._paused_until.get(name, 0.0) > self._clock()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is queued and nothing runs."""
+        return self._running is None and not self._queue
+
+    def submit(self, names: Sequence[str], last: Mapping[str, int]) -> None:
+        """Queue a group of traces.
+
+        Args:
+            names: The traces.
+            last: The number of the newest row of each.
+        """
+        self._queue.append(LargeGroup(names, last))
+        self._members.update(names)
+        self._start_next()
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[Callable[[Collection[str]], None]]:
+        """In a block, let the scoring thread reconstruct traces; the group cannot write meanwhile.
+
+        Yields:
+            A function to call with the traces that were reconstructed.
+        """
+
+        def note(traces: Collection[str]) -> None:
+            if self._running is not None:
+                self._running[0].reconstructed_meanwhile.update(traces)
+
+        with self._lock:
+            yield note
+
+    @contextmanager
+    def writing(self, traces: Collection[str]) -> Iterator[None]:
+        """In a block, let the running group write trajectories.
+
+        Raises:
+            Overtaken: One of the traces was reconstructed elsewhere while the group ran.
+        """
+        with self._lock:
+            assert self._running is not None
+            if not self._running[0].reconstructed_meanwhile.isdisjoint(traces):
+                raise Overtaken
+            yield
+
+    def take_finished(self) -> LargeGroup | None:
+        """Return the group that finished, if one did, and start the next."""
+        if self._running is None or self._running[1].is_alive():
+            return None
+        group, _, started = self._running
+        self._running = None
+        now = self._clock()
+        self._paused_until = {n: until for n, until in self._paused_until.items() if until > now}
+        members = [*group.names, *(group.refreshed.trace_ids if group.refreshed else ())]
+        until = now + _PAUSE_FACTOR * (now - started)
+        self._paused_until.update(dict.fromkeys(members, until))
+        self._members.difference_update(group.names)
+        self._start_next()
+        return group
+
+    def close(self, timeout: float) -> bool:
+        """Drop the queue and wait for the running group; return whether it has finished."""
+        self._queue.clear()
+        if self._running is None:
+            return True
+        self._running[1].join(timeout)
+        return not self._running[1].is_alive()
+
+    def _start_next(self) -> None:
+        if self._running is not None or not self._queue:
+            return
+        group = self._queue.popleft()
+        thread = threading.Thread(target=self._run, args=(group,), name="large traces", daemon=True)
+        self._running = group, thread, self._clock()
+        thread.start()
+
+    def _run(self, group: LargeGroup) -> None:
+        try:
+            group.refreshed = self._refresh(group.names)
+        except Exception as error:
+            group.error = error
+
+
 # Traces in one batch, their rows, and about the bytes of these rows. Every batch has the cost of
 # some twenty statements, which equals the cost of reconstructing hundreds of rows.
 BATCH, _BATCH_ROWS, _BATCH_BYTES = 2_000, 16_000, 48 << 20

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from ..evaluators import is_drawn
 from ..store import CompletedTrace, EvaluationState, EvaluatorProgress, Store
 from .batch_scorer import BatchScorer, ScoredBatch
-from .evaluation import Evaluation, FinishedEvaluation
+from .evaluations import Evaluation, EvaluatorQueue, FinishedEvaluation, PendingEvaluations
 from .evaluator_rules import LiveEvaluator
-from .pending_evaluations import EvaluatorQueue, PendingEvaluations
 from .reconstructor import ReconstructedTraces
 
 __all__ = ["Scheduler"]
@@ -48,8 +47,7 @@ class Scheduler:
         self._pending = PendingEvaluations(wall)
         self._states: dict[tuple[str, str], EvaluatorProgress] = {}
         self._salt, self._backfill_ns = "", 0
-        self._newest = store.live.newest_completion()
-        self._newest_ns = store.live.newest_completion_ns()
+        self._newest, self._newest_ns = store.live.newest_completion()
         self._releasable: list[str] = []
         self.progress = 0
 

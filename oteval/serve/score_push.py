@@ -26,7 +26,8 @@ from ..base.errors import BackendError
 from ..base.jsontext import dumps, loads
 from ..scoring import Annotation, AnnotationTarget, PushReport, annotation_of, withdrawal_of
 from ..store import Store
-from .publish import ExportQueue, QueuedRequest, QueueEntry, RequestLog
+from .publish.export_queue import ExportQueue, QueueEntry
+from .publish.request_log import RequestLog
 
 __all__ = ["AnnotationClient", "ScorePush"]
 
@@ -42,8 +43,6 @@ _REQUEST = 100
 _FIRST_PAUSE_NS = 2 * _NS
 _LONGEST_PAUSE_NS = 120 * _NS
 _FAILED = 500
-
-OnMissing = Callable[[Sequence[Annotation], int], None]
 
 
 def _encoded(annotations: Sequence[Annotation], since_ns: int) -> bytes:
@@ -68,7 +67,11 @@ class AnnotationClient:
         refused: The number of annotations that the backend will never take.
     """
 
-    def __init__(self, target: AnnotationTarget, on_missing: OnMissing | None = None) -> None:
+    def __init__(
+        self,
+        target: AnnotationTarget,
+        on_missing: Callable[[Sequence[Annotation], int], None] | None = None,
+    ) -> None:
         self.url, self.report, self.refused = target.url, PushReport(), 0
         self._target, self._on_missing = target, on_missing
 
@@ -149,15 +152,13 @@ class ScorePush:
         self._client = AnnotationClient(target, self._put_off)
         # The newest segment counts until the next one begins, even if all of it was sent.
         log = RequestLog(folder, min(_SEGMENT_BYTES, quota // 8))
-        self._queue = ExportQueue(log, self._client, _whole_body, folder, self._release_due)
+        self._queue = ExportQueue(log, self._client, folder, before_send=self._release_due)
         # Scores that wait for their spans: when they are due, a number, the entry.
         self._put_off_entries: list[tuple[int, int, QueueEntry]] = []
         self._numbers = count()
         self._given_up = 0
         self._read_to: int | None = log.position.offset if log.position.segment else None
-        for request in log.requests():
-            request.unsent = 1
-            self._queue.put(QueueEntry(request))
+        self._queue.put_stored()
         if threaded:
             self._queue.start()
 
@@ -253,7 +254,3 @@ class ScorePush:
         with self._queue.lock:
             while self._put_off_entries and self._put_off_entries[0][0] <= now:
                 self._queue.put(heapq.heappop(self._put_off_entries)[2])
-
-
-def _whole_body(request: QueuedRequest, body: bytes, entry: QueueEntry) -> bytes:  # noqa: ARG001
-    return body

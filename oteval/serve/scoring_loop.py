@@ -34,7 +34,7 @@ from ..base.runner import day_of, start_of_day_ns
 from ..model import Trajectory
 from ..store import Store
 from .batch_scorer import BatchScorer
-from .evaluation import Evaluation, FinishedEvaluation
+from .evaluations import Evaluation, FinishedEvaluation
 from .evaluator_rules import EvaluatorRules, LiveEvaluator
 from .evaluator_runner import EvaluatorRunner
 from .publisher import ScorePublisher
@@ -43,7 +43,7 @@ from .scheduler import Scheduler
 from .tracker import ArrivalReader, TraceTracker
 
 if TYPE_CHECKING:
-    from .publish import ScoreDestinations
+    from .destinations import ScoreDestinations
 
 __all__ = ["ScoringLoop"]
 

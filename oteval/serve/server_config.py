@@ -1,15 +1,24 @@
-"""The configuration of `oteval serve`, from its command line, for all of its processes."""
+"""The configuration of `oteval serve`, from its command line, and the logs of its processes."""
 
 from __future__ import annotations
 
 import json
+import logging
+import sys
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..base.text import printable, printable_json
 from ..ingest import QUOTA
 
-__all__ = ["EXIT_FAILED", "EXIT_REFUSED", "ServerConfig"]
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_REFUSED",
+    "ServerConfig",
+    "configure_logging",
+]
 
 # The exit statuses of the storage process: it failed, or it refused its configuration or database.
 EXIT_FAILED, EXIT_REFUSED = 1, 2
@@ -74,3 +83,51 @@ class ServerConfig:
     def from_json(cls, text: str) -> ServerConfig:
         """The configuration that `to_json` wrote."""
         return cls(**json.loads(text))
+
+
+class _JsonFormatter(logging.Formatter):
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record.created),
+            "level": record.levelname.lower(),
+            "process": self._process,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return printable_json(json.dumps(line, ensure_ascii=False))
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        message = printable(" ".join(record.getMessage().splitlines()))
+        text = f"{_time(record.created)} {record.levelname.lower()} {message}"
+        if not record.exc_info:
+            return text
+        return f"{text}\n{printable(self.formatException(record.exc_info))}"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def configure_logging(log_format: str, process: str) -> None:
+    """Write all log records to standard error.
+
+    Args:
+        log_format: ``json`` or ``text``.
+        process: The name of the process: ``listener``, ``storage`` or ``pages``.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter(process) if log_format == "json" else _TextFormatter())
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(True)

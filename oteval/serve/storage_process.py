@@ -20,31 +20,127 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import OtevalError, StoreLocked
+import orjson
+
+from ..base.errors import NotFound, OtevalError, StoreLocked
 from ..base.files import private_umask
+from ..base.jsontext import dumps
+from ..base.text import printable_json
+from ..model import Selection, parse_condition
 from ..scoring import Config
 from ..store import Store, is_short_of_memory
-from .api import Api
-from .checkpoints import CheckpointWorker
 from .destinations import open_destinations
-from .disk_space import shortage
 from .evaluator_rules import EvaluatorRules
-from .logs import configure_logging
 from .monitor_worker import MonitorWorker
-from .retention_worker import RetentionWorker
 from .scoring_loop import ScoringLoop
-from .server_config import EXIT_FAILED, EXIT_REFUSED, ServerConfig
+from .server_config import EXIT_FAILED, EXIT_REFUSED, ServerConfig, configure_logging
 from .store_writer import StoreWriter
+from .upkeep import CheckpointWorker, RetentionWorker, shortage
 
-__all__ = ["SteadyClock", "StorageProcess", "main"]
+__all__ = [
+    "Api",
+    "StorageProcess",
+    "main",
+]
 
 _log = logging.getLogger(__name__)
+
+_MAX_LIMIT = 1000
+
+
+class Api:
+    """Answers questions. Each runs in another thread, and gets its own connection.
+
+    Args:
+        store: The store.
+        state: Returns the state of the process.
+        metrics: Returns the metrics in Prometheus' text format.
+    """
+
+    def __init__(
+        self, store: Store, state: Callable[[], dict[str, Any]], metrics: Callable[[], bytes]
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._metrics = metrics
+        self._lock = threading.Lock()
+
+    def answer(self, question: Mapping[str, Any]) -> bytes:
+        """The answer to a question: ``{"path": ..., "query": {...}}``.
+
+        The answer to an invalid question is an object with ``error`` and the HTTP ``status``.
+        """
+        path, query = str(question.get("path", "")), dict(question.get("query") or {})
+        try:
+            return self._answer(path, query)
+        except NotFound as error:
+            return _error(404, str(error))
+        except (OtevalError, ValueError) as error:
+            return _error(400, str(error))
+
+    def _answer(self, path: str, query: dict[str, Any]) -> bytes:
+        if path == "metrics":
+            return self._metrics()
+        if path == "status":
+            return orjson.dumps(self._state())
+        with self._lock:
+            store = self._store.sibling()
+        try:
+            kind, _, name = path.partition("/")
+            if kind == "trajectories" and name:
+                trajectory = store.trajectories.get(name)
+                scores = store.scores.of([trajectory.id])[trajectory.id]
+                run_fields = {
+                    **trajectory.as_dict(),
+                    "scores": [score.as_dict() for score in scores],
+                }
+                return printable_json(dumps(run_fields)).encode()
+            if path == "trajectories":
+                trajectories = store.trajectories.read(_selection(query))
+                return _list(dumps(trajectory.as_dict()) for trajectory in trajectories)
+            if path == "scores":
+                return _list(dumps(s.as_dict()) for s in store.scores.read(_selection(query)))
+        finally:
+            store.close()
+        raise NotFound(f"no /api/{path}; there are status, trajectories, trajectories/ID, scores")
+
+
+def _list(texts: Any) -> bytes:
+    return f"[{','.join(map(printable_json, texts))}]".encode()
+
+
+def _selection(query: Mapping[str, Any]) -> Selection:
+    """The selection for the values of a query string; each value is a list."""
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(str(value) for value in query.get(name, ()))
+
+    def number(name: str) -> int | None:
+        values = texts(name)
+        return int(values[-1]) if values else None
+
+    return Selection(
+        since_ns=number("since_ns"),
+        until_ns=number("until_ns"),
+        services=texts("service"),
+        agents=texts("agent"),
+        conversations=texts("conversation"),
+        models=texts("model"),
+        conditions=tuple(parse_condition(text) for text in texts("where")),
+        limit=min(number("limit") or 100, _MAX_LIMIT),
+    )
+
+
+def _error(status: int, message: str) -> bytes:
+    return orjson.dumps({"error": message, "status": status})
+
+
 # Seconds between two reports of the state: without a commit, and at least.
 _STATE_INTERVAL, _MIN_STATE_INTERVAL = 0.5, 0.05
 # After a tick, scoring pauses for a multiple of the tick's duration, so that more traces share its
@@ -59,28 +155,14 @@ _BACKLOG, _MAX_WAIT = 64 << 20, 5.0
 _LAST_DELIVERY = 1.0
 
 
-class SteadyClock:
+def _steady_clock() -> Callable[[], int]:
     """The time of day (ns) at the start, advanced by a clock that is never set.
 
     So ages and deadlines do not change when somebody sets the time of day. If that happens between
     the starts of two processes, their times differ. So stored times use the time of day.
-
-    Args:
-        wall: The time of day (ns).
-        monotonic: A monotonic clock (ns).
     """
-
-    def __init__(
-        self,
-        wall: Callable[[], int] = time.time_ns,
-        monotonic: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self._monotonic = monotonic
-        self._offset = wall() - monotonic()
-
-    def __call__(self) -> int:
-        """The time (ns)."""
-        return self._offset + self._monotonic()
+    offset = time.time_ns() - time.monotonic_ns()
+    return lambda: offset + time.monotonic_ns()
 
 
 class StorageProcess:
@@ -88,7 +170,7 @@ class StorageProcess:
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
-        self._clock = SteadyClock()
+        self._clock = _steady_clock()
         self._stopping = threading.Event()
         self._has_stored = threading.Event()
         self._is_orphaned = False

@@ -27,8 +27,8 @@ from ..base.durable_log import (
 )
 from ..store import WIDE_MEMORY_FACTOR, Store
 from .decoder import DecodedChunk, SpoolDecoder
-from .disk_space import DiskSpaceGate
-from .publish import Forwarder
+from .publish.forwarder import Forwarder
+from .upkeep import DiskSpaceGate
 
 __all__ = ["StoreWriter", "WriterStatistics"]
 

@@ -138,7 +138,7 @@ class Supervisor:
                 os.kill(self.pid, signal.SIGHUP)
 
     async def ask(self, path: str, query: dict[str, Any] | None = None) -> bytes:
-        """The process's answer to a question; see `oteval.serve.api`.
+        """The process's answer to a question; see `oteval.serve.storage_process`.
 
         Raises:
             OSError: The process does not answer.

@@ -291,13 +291,11 @@ class LiveState:
             return None
         return [Range(first, last) for first, last, _ in rows]
 
-    def newest_completion(self) -> int:
-        """The number of the newest completion, or 0 without any."""
-        return number(self._connection, "SELECT coalesce(max(number), 0) FROM completions")
-
-    def newest_completion_ns(self) -> int:
-        """The time (ns) of the newest completion, or 0 without any."""
-        return number(self._connection, "SELECT coalesce(max(time_ns), 0) FROM completions")
+    def newest_completion(self) -> tuple[int, int]:
+        """The number and the time (ns) of the newest completion, 0 without any."""
+        query = "SELECT coalesce(max(number), 0), coalesce(max(time_ns), 0) FROM completions"
+        row = first_row(self._connection, query)
+        return (int(row[0]), int(row[1])) if row else (0, 0)
 
     def completed_among(self, traces: Sequence[str]) -> frozenset[str]:
         """The traces that were complete once or are archived."""

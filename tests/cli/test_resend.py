@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oteval.base.clients.otlp_client import HttpClient
-from oteval.serve.publish import Forwarder
+from oteval.serve.publish.forwarder import Forwarder
 
 from ..make import score
 from ..otlp_endpoint import Downstream, listening

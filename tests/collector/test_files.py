@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from oteval.scoring.config import load_config
-from oteval.serve.listener_metrics import ListenerMetrics
 from oteval.serve.publish.metrics import ScoringMetrics
+from oteval.serve.status_pages import ListenerMetrics
 
 from ..make import ROOT
 

@@ -18,7 +18,7 @@ from oteval.ingest import decode_json, decode_protobuf
 from oteval.ingest.receiver.auth import Access, Token, digest_of
 from oteval.ingest.receiver.responses import RequestRefused
 from oteval.scoring.config import load_tokens
-from oteval.serve.token_rules import TokenRules
+from oteval.serve.listener_rules import TokenRules
 
 from .test_receiver import _Running, traces
 

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.served import Served
 from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.model import Score, Span
+from oteval.serve.destinations import ScoreDestinations
 from oteval.serve.evaluator_rules import EvaluatorRules
-from oteval.serve.publish import ScoreDestinations
 from oteval.serve.scoring_loop import ScoringLoop
 from oteval.store import Store
 

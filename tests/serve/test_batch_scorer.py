@@ -14,7 +14,8 @@ from oteval.model import Score
 from oteval.scoring.decide import Decider
 from oteval.scoring.score_events import EventRun, event_request
 from oteval.serve.batch_scorer import BatchScorer
-from oteval.serve.publish import EventExporter, ScoreDestinations
+from oteval.serve.destinations import ScoreDestinations
+from oteval.serve.publish.events import EventExporter
 from oteval.serve.publish.metrics import ScoringMetrics
 from oteval.store import Store
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from oteval.serve import hash_set
-from oteval.serve.hash_set import HashSet
+from oteval.serve import tracker
+from oteval.serve.tracker import HashSet
 from oteval.store import CompletedTrace, Store
 
 
@@ -14,7 +14,7 @@ from oteval.store import CompletedTrace, Store
 def test_it_has_what_was_added_and_nothing_else(parts: list[list[int]]) -> None:
     """However texts are added, in whatever runs they are kept, it holds those and no others."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(hash_set, "_MAX_UNSORTED", 7)
+        patched.setattr(tracker, "_MAX_UNSORTED", 7)
         found = HashSet()
         for part in parts:
             found.add(map(str, part))

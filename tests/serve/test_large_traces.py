@@ -12,7 +12,7 @@ import pytest
 from oteval.model import Span, Trajectory
 from oteval.scoring import RefreshResult, reconstruction
 from oteval.serve import reconstructor
-from oteval.serve.large_traces import BackgroundReconstructor
+from oteval.serve.reconstructor import BackgroundReconstructor
 from oteval.store import Store
 
 from .conftest import SECOND, Driver

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from oteval.serve.hash_set import HashSet
-from oteval.serve.publish import ScoreDestinations
+from oteval.serve.destinations import ScoreDestinations
 from oteval.serve.publish.metrics import ScoringMetrics
 from oteval.serve.scoring_loop import ScoringLoop
+from oteval.serve.tracker import HashSet
 
 from ..make import chat
 from .conftest import Driver

@@ -16,8 +16,7 @@ from benchmarks.served import until
 from oteval.base.errors import ConfigError
 from oteval.ingest.otlp import decode_protobuf
 from oteval.scoring.config import load_config, parse_config
-from oteval.serve.destinations import open_destinations
-from oteval.serve.publish import ScoreDestinations
+from oteval.serve.destinations import ScoreDestinations, open_destinations
 from oteval.store import Store
 
 from ..otlp_endpoint import Downstream

@@ -15,7 +15,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 
 from benchmarks.served import ROOT, Served, Sink, until
 from oteval.scoring.config import Retention
-from oteval.serve.retention_worker import RetentionWorker
+from oteval.serve.upkeep import RetentionWorker
 from oteval.store import Store
 
 from ..store.test_archive import fill, whole

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from oteval.serve.pending_evaluations import RetryPolicy
+from oteval.serve.evaluations import evaluation_delay
+
+MINUTE, HOUR = 60, 3600
 
 
-@pytest.mark.parametrize(("failures", "delay"), [(0, 1.0), (1, 1.0), (2, 5.0), (3, 5.0)])
+@pytest.mark.parametrize(
+    ("failures", "delay"),
+    [(0, MINUTE), (1, MINUTE), (2, 10 * MINUTE), (5, 24 * HOUR), (6, 24 * HOUR)],
+)
 def test_the_last_delay_applies_to_all_later_failures(failures: int, delay: float):
     """Delays grow as listed and stay at the last."""
-    assert RetryPolicy(attempts=3, delays=(1.0, 5.0)).delay(failures) == delay
+    assert evaluation_delay(100, failures) == delay
 
 
-def test_a_policy_counts_attempts():
+def test_attempts_are_counted():
     """Three attempts are a call and two repetitions."""
-    policy = RetryPolicy(attempts=3)
-
-    assert [policy.allows_another(failures) for failures in (1, 2, 3)] == [True, True, False]
-    assert not RetryPolicy(attempts=1).allows_another(1)
+    assert [evaluation_delay(3, failures) is None for failures in (1, 2, 3)] == [False, False, True]
+    assert evaluation_delay(1, 1) is None

@@ -14,7 +14,7 @@ import pytest
 from oteval.evaluators.scorer import is_drawn
 from oteval.model import Message, Span
 from oteval.scoring import RefreshResult, TraceLocator
-from oteval.serve import pending_evaluations, reconstructor, scheduler
+from oteval.serve import evaluations, reconstructor, scheduler
 from oteval.serve.batch_scorer import ScoredBatch
 from oteval.serve.reconstructor import ReconstructedTraces
 from oteval.store import Store
@@ -444,7 +444,7 @@ def test_more_than_memory_holds_is_found_in_the_store(
     driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """With a small queue, every run is judged once and every failure is retried."""
-    monkeypatch.setattr(pending_evaluations, "CAPACITY", most)
+    monkeypatch.setattr(evaluations, "CAPACITY", most)
     monkeypatch.setattr(scheduler, "_REFILL", 3)
     driver.rules(rules(module(COUNT), "ok", "bad", more="budgets: {bad: {attempts: 2}}\n"))
     scoring = driver.start()

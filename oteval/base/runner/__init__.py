@@ -6,7 +6,7 @@ only module here that imports asyncio) runs jobs for callers on an event loop, f
 only limit is a timeout. Both report every job as an `Outcome`. `call` makes a single call.
 
 Nothing is retried here. Live scoring decides which evaluations are retried, and when, in
-`oteval.serve.pending_evaluations`. Requests to models are retried by the OpenAI client.
+`oteval.serve.evaluations`. Requests to models are retried by the OpenAI client.
 
 A **job** is a function without arguments, synchronous or not. It runs in the context
 (`contextvars`) of the code that submitted it. Threads are daemons: a job that hangs blocks neither

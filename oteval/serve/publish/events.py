@@ -14,7 +14,7 @@ from ...base.clients.otlp_client import OtlpClient
 from ...model import Score
 from ...scoring import EventRun, event_request
 from .export_queue import ExportQueue, QueueEntry
-from .request_log import QueuedRequest, RequestLog
+from .request_log import RequestLog
 
 __all__ = ["EventExporter"]
 
@@ -43,10 +43,8 @@ class EventExporter:
         threaded: bool = True,
     ) -> None:
         self._version, self._clock = version, clock
-        self._queue = ExportQueue(RequestLog(folder), client, _whole_body, folder)
-        for request in self._queue.log.requests():
-            request.unsent = 1
-            self._queue.put(QueueEntry(request))
+        self._queue = ExportQueue(RequestLog(folder), client, folder)
+        self._queue.put_stored()
         if threaded:
             self._queue.start()
 
@@ -85,7 +83,3 @@ class EventExporter:
             grace: How long (s) to go on sending waiting events; unsent events stay on disk.
         """
         self._queue.close(grace)
-
-
-def _whole_body(request: QueuedRequest, body: bytes, entry: QueueEntry) -> bytes:  # noqa: ARG001
-    return body

@@ -21,8 +21,7 @@ from typing import Any
 
 from ...base.clients.otlp_client import ExportResult, OtlpClient
 from ...base.durable_log import SegmentMoved
-from .refused_requests import REFUSED_FOLDER, RefusedRequests
-from .request_log import QueuedRequest, RequestLog
+from .request_log import REFUSED_FOLDER, QueuedRequest, RefusedRequests, RequestLog
 
 __all__ = ["ExportQueue", "QueueEntry", "part_id"]
 
@@ -71,7 +70,8 @@ class ExportQueue:
     Args:
         log: The requests of the entries.
         client: The endpoint.
-        build_body: Builds the body to send from a request, its body and an entry.
+        build_body: Builds the body to send from a request, its body and an entry; by default the
+            whole body is sent.
         folder: The queue's folder; refused requests are kept in a folder below it.
         before_send: Called by the sending thread before each attempt.
 
@@ -88,8 +88,9 @@ class ExportQueue:
         self,
         log: RequestLog,
         client: OtlpClient,
-        build_body: BuildBody,
         folder: Path,
+        *,
+        build_body: BuildBody | None = None,
         before_send: Callable[[], None] | None = None,
     ) -> None:
         self.log = log
@@ -140,6 +141,12 @@ class ExportQueue:
         with self.lock:
             self._entries.append(entry)
         self._wake.set()
+
+    def put_stored(self) -> None:
+        """Add the requests of the log, each as one entry."""
+        for request in self.log.requests():
+            request.unsent = 1
+            self.put(QueueEntry(request))
 
     def sync(self) -> None:
         """Wait until all requests of the log are durable.
@@ -279,7 +286,7 @@ class ExportQueue:
             with self.lock:
                 body = self.log.read(entry.request)
             self._last = (entry.request, body)
-        return self._build_body(entry.request, body, entry)
+        return self._build_body(entry.request, body, entry) if self._build_body else body
 
     def _count_sent(self, batch: Sequence[QueueEntry], result: ExportResult) -> None:
         spans = sum(entry.spans for entry in batch)

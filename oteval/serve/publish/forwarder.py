@@ -9,24 +9,108 @@ it is down.
 from __future__ import annotations
 
 import heapq
+import os
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from ...base.clients.otlp_client import OtlpClient
 from ...base.durable_log import Encoding, Kind, Position
+from ...base.files import write_private
 from ...model import Score
 from ...scoring import as_fields, as_json, score_attributes
 from .export_queue import ExportQueue, QueueEntry, part_id
 from .request_log import QueuedRequest, RequestLog
 from .trace_requests import SpanKey, TraceRequest, parse_traces, without_own_events
-from .uptime import Uptime
 
-__all__ = ["Forwarder"]
+__all__ = [
+    "Forwarder",
+    "Uptime",
+]
 
 _NS = 1_000_000_000
+
+_RUN = struct.Struct("<QQ")  # start, end
+# Deadlines span few restarts. Without the older runs, they only pass a little earlier.
+_MAX_RUNS = 100
+_BEAT_NS = 250_000_000
+
+
+class Uptime:
+    """The runs of a server, in a file whose last entry `beat` extends.
+
+    Args:
+        path: The file; created if it is missing.
+        now: The time (ns).
+    """
+
+    def __init__(self, path: Path, now: int) -> None:
+        earlier = _read_runs(path)[-_MAX_RUNS:]
+        self._downtimes = _gaps([*earlier, (now, now)])
+        self._begun, self._last_beat = now, now
+        self._at = len(earlier) * _RUN.size
+        self._file = -1
+        # If the disk is full, deadlines after the next restart are off by this run.
+        with suppress(OSError):
+            self._file = _write_runs(path, [*earlier, (now, now)])
+
+    def beat(self, now: int) -> None:
+        """Note that the server runs. Call it often: the time after the last call is downtime."""
+        if now - self._last_beat >= _BEAT_NS:
+            self._last_beat = now
+            with suppress(OSError):
+                os.pwrite(self._file, _RUN.pack(self._begun, now), self._at)
+
+    def due(self, since: int, wait: int) -> int:
+        """When the server will have run for `wait` ns since a time, if it keeps running.
+
+        Args:
+            since: The time (ns).
+            wait: The running time to wait for (ns).
+        """
+        until = since + wait
+        if not self._downtimes or since >= self._downtimes[-1][1]:
+            return until
+        for begin, end in self._downtimes:
+            if begin < until and end > since:
+                until += end - max(begin, since)
+        return until
+
+    def close(self) -> None:
+        """Close the file."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+def _read_runs(path: Path) -> list[tuple[int, int]]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    complete = len(data) // _RUN.size * _RUN.size
+    return [(begin, end) for begin, end in _RUN.iter_unpack(data[:complete]) if 0 < begin <= end]
+
+
+def _write_runs(path: Path, runs: list[tuple[int, int]]) -> int:
+    """Replace the file of runs, and return its descriptor."""
+    partial = path.with_suffix(".new")
+    write_private(partial, b"".join(_RUN.pack(*run) for run in runs))
+    partial.replace(path)
+    return os.open(path, os.O_WRONLY)
+
+
+def _gaps(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The times between runs, except where the clock was set back."""
+    pairs = pairwise(runs)
+    return [(end, begin) for (_, end), (begin, _) in pairs if begin > end]
+
+
 # Spans remembered as forwarded, in each of two generations; some 20 MB together.
 _REMEMBERED_SPANS = 100_000
 # After a start, live scoring has this long to attach the scores of traces that were due before.
@@ -48,15 +132,6 @@ class _ForwardedSpans:
         self._new.update(map(hash, keys))
         if len(self._new) > _REMEMBERED_SPANS:
             self._old, self._new = self._new, set()
-
-
-class _HeldTrace:
-    """The waiting parts of a trace, each with its deadline (ns), the oldest first."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[int, QueueEntry]] = []
 
 
 class Forwarder:
@@ -101,9 +176,16 @@ class Forwarder:
         begun = clock()
         self._uptime = Uptime(folder / "runs", begun)
         self._started_ns = begun + min(self.deadline_ns, _START_NS)
-        self._queue = ExportQueue(log, client, self._entry_body, folder, self._release_overdue)
+        self._queue = ExportQueue(
+            log,
+            client,
+            folder,
+            build_body=self._entry_body,
+            before_send=self._release_overdue,
+        )
         self._lock = self._queue.lock
-        self._held: dict[str, _HeldTrace] = {}
+        # The waiting parts of each trace with their deadlines (ns), the oldest first.
+        self._held: dict[str, list[tuple[int, QueueEntry]]] = {}
         self._deadlines: list[tuple[int, str]] = []
         self._held_spans = 0
         self._forwarded = _ForwardedSpans()
@@ -182,9 +264,9 @@ class Forwarder:
         """Send traces with their scores by trace."""
         with self._lock:
             for trace_id, trace_scores in scores.items():
-                held_trace = self._held.pop(trace_id, None)
-                if held_trace is not None:
-                    self._enqueue([entry for _, entry in held_trace.parts], trace_scores)
+                parts = self._held.pop(trace_id, None)
+                if parts is not None:
+                    self._enqueue([entry for _, entry in parts], trace_scores)
 
     def expiring(self, until: int, limit: int | None = None) -> list[str]:
         """The traces with a part whose deadline is before a time, earliest first.
@@ -198,9 +280,9 @@ class Forwarder:
             due_by_trace: dict[str, int] = {}
             while self._deadlines and self._deadlines[0][0] <= until and len(due_by_trace) != limit:
                 _, name = heapq.heappop(self._deadlines)
-                held_trace = self._held.get(name)
-                if held_trace is not None and held_trace.parts[0][0] <= until:
-                    due_by_trace[name] = held_trace.parts[0][0]
+                parts = self._held.get(name)
+                if parts is not None and parts[0][0] <= until:
+                    due_by_trace[name] = parts[0][0]
             for name, due in due_by_trace.items():
                 heapq.heappush(self._deadlines, (due, name))
             if not due_by_trace:
@@ -227,7 +309,7 @@ class Forwarder:
         """The state for people and metrics."""
         with self._lock:
             # The trace that has waited longest is the oldest, or nearly so.
-            first = next((h.parts[0][0] for h in self._held.values()), None)
+            first = next((parts[0][0] for parts in self._held.values()), None)
             age = 0.0
             if first is not None:
                 age = max(0, self._clock() - first + self.deadline_ns) / _NS
@@ -295,10 +377,7 @@ class Forwarder:
         if not parts:
             self._queue.log.mark_sent(request, part_id(""), is_last=True)
         for name, count in parts.items():
-            held_trace = self._held.get(name)
-            if held_trace is None:
-                held_trace = self._held[name] = _HeldTrace()
-            held_trace.parts.append((due, QueueEntry(request, name, count)))
+            self._held.setdefault(name, []).append((due, QueueEntry(request, name, count)))
             heapq.heappush(self._deadlines, (due, name))
             self._held_spans += count
 
@@ -313,12 +392,12 @@ class Forwarder:
                 self._release_due(name, now, ())
 
     def _release_due(self, trace_id: str, until: int, scores: Sequence[Score]) -> None:
-        held_trace = self._held.get(trace_id)
-        if held_trace is None:
+        parts = self._held.get(trace_id)
+        if parts is None:
             return
-        entries = [entry for due, entry in held_trace.parts if due <= until]
-        held_trace.parts = [part for part in held_trace.parts if part[0] > until]
-        if not held_trace.parts:
+        entries = [entry for due, entry in parts if due <= until]
+        self._held[trace_id] = [part for part in parts if part[0] > until]
+        if not self._held[trace_id]:
             del self._held[trace_id]
         self._enqueue(entries, scores)
 

@@ -13,7 +13,7 @@ from oteval.base.clients.otlp_client import HttpClient
 from oteval.ingest.otlp import decode_protobuf
 from oteval.model import Score
 from oteval.scoring.score_events import is_own
-from oteval.serve.publish import EventExporter
+from oteval.serve.publish.events import EventExporter
 
 from ...make import run, score
 from ...otlp_endpoint import Downstream

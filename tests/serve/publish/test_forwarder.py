@@ -22,7 +22,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from oteval.base.clients.otlp_client import ExportResult, HttpClient
 from oteval.base.durable_log import LogWriter
-from oteval.serve.publish import Forwarder, export_queue, resend
+from oteval.serve.publish import export_queue
+from oteval.serve.publish.forwarder import Forwarder
+from oteval.serve.publish.request_log import resend
 
 from ...make import ROOT, score
 from ...otlp_endpoint import Downstream

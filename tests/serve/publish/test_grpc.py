@@ -25,7 +25,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from oteval.base.clients.grpc_client import GrpcClient
-from oteval.serve.publish import Forwarder
+from oteval.serve.publish.forwarder import Forwarder
 
 from ...make import score
 from .test_forwarder import request, trace

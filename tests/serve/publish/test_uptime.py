@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from oteval.serve.publish.uptime import Uptime
+from oteval.serve.publish.forwarder import Uptime
 
 SECOND = 1_000_000_000
 

@@ -1,9 +1,13 @@
-"""The redaction rules in force: the rules of oteval.yaml, reloaded when the file changes.
+"""The rules of the listening process: redaction and tokens, reloaded when their files change.
 
 Stored data must never be less redacted than a valid configuration requires. So a file that cannot
 be read changes nothing: the last valid rules stay in force. The file may contain new rules, so the
 server is not ready meanwhile. A file counts as changed once two checks in a row find it the same:
 a file that is still being written might lack some of its rules.
+
+Nor does a file of tokens that cannot be read change anything: the tokens in force stay, and /readyz
+has the reason. After a typing error, a revoked token must not work again, and every valid token
+must still work.
 """
 
 from __future__ import annotations
@@ -11,15 +15,19 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import OtevalError
+from ..base.errors import ConfigError, OtevalError
 from ..base.files import file_stamp, write_private
-from ..ingest import Redactor
-from ..scoring import parse_config, read_config, read_yaml
+from ..ingest import Access, Permission, Redactor, Token
+from ..scoring import load_tokens, parse_config, read_config, read_yaml
 
-__all__ = ["RedactionRules"]
+__all__ = [
+    "RedactionRules",
+    "TokenRules",
+]
 
 _log = logging.getLogger(__name__)
 _UNKNOWN = object()
@@ -145,3 +153,83 @@ class RedactionRules:
             partial.replace(self._copy)
         except OSError as error:
             _log.warning("%s: cannot be written: %s", self._copy, error.strerror)
+
+
+class TokenRules:
+    """Keeps an `Access` up to date with the tokens of a file.
+
+    Attributes:
+        error: The error of the last attempt to read the file; "" when it succeeded.
+    """
+
+    def __init__(self, path: str, access: Access) -> None:
+        """Read the file.
+
+        Args:
+            path: The file; "" for none.
+            access: Decides by the tokens. Tokens that it has now stay, in addition to the file's.
+
+        Raises:
+            ConfigError: The file cannot be read, or is invalid.
+        """
+        self._path, self._access = path, access
+        self._permanent = access.tokens
+        self._stamp = file_stamp(Path(self._path))
+        self._count = 0
+        self.error = ""
+        if path:
+            self._apply()
+
+    def check(self) -> None:
+        """Reload the file if it has changed."""
+        stamp = file_stamp(Path(self._path))
+        if self._path and stamp != self._stamp:
+            self._stamp = stamp
+            self.reload()
+
+    def reload(self) -> None:
+        """Reload the file, and log its errors."""
+        if not self._path:
+            return
+        try:
+            self._apply()
+        except ConfigError as error:
+            self.error = str(error)
+            _log.error("the old tokens stay in force: %s", error)
+        else:
+            _log.info("%d tokens of %s are in force", self._count, self._path)
+
+    def state(self) -> dict[str, Any]:
+        """The state for /readyz, without any token."""
+        return {"tokens": self._count, "error": self.error}
+
+    def _apply(self) -> None:
+        tokens = [
+            Token(
+                entry.name,
+                entry.digest,
+                entry.may,
+                dict(entry.attributes),
+                entry.requests_per_second,
+            )
+            for entry in load_tokens(self._path)
+        ]
+        self._check_permissions(tokens)
+        self._access.replace([*self._permanent, *tokens])
+        self._count = len(tokens)
+        self.error = ""
+
+    def _check_permissions(self, granted: Sequence[Token]) -> None:
+        """If a permission needs a token now, check that it still needs one.
+
+        Raises:
+            ConfigError: The file has no token for it, so that everybody would have it.
+        """
+        tokens = (*self._permanent, *granted)
+        permissions: tuple[Permission, ...] = ("ingest", "read")
+        for permission in permissions:
+            if self._access.needs(permission) and not any(t.permits(permission) for t in tokens):
+                raise ConfigError(
+                    f"{self._path}: without a token that may {permission}, everybody could; add "
+                    "one, or start the server again"
+                )

@@ -1,21 +1,134 @@
-"""The evaluations that are pending in memory: due now, due later, or still in the store."""
+"""The evaluations of live scoring: due now, due later, still in the store, or finished."""
 
 from __future__ import annotations
 
 import heapq
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..base.runner import next_day_ns
+from ..model import EvaluationResult, Score, Trajectory
+from ..scoring import EventRun
 from ..store import EvaluationState
-from .evaluation import POSTPONED, Evaluation, EvaluationKey, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 
-__all__ = ["CAPACITY", "EvaluatorQueue", "PendingEvaluations", "RetryPolicy"]
+__all__ = [
+    "CAPACITY",
+    "POSTPONED",
+    "Evaluation",
+    "EvaluationKey",
+    "EvaluatorQueue",
+    "FinishedEvaluation",
+    "PendingEvaluations",
+    "WrittenScores",
+    "evaluation_delay",
+]
 
 _NS = 1_000_000_000
+
+POSTPONED = "oteval.deferred"
+"""The metadata key of a score that only reports that its evaluation was postponed, and why."""
+
+EvaluationKey = tuple[str, int, tuple[str, str]]
+"""A trajectory's id and revision, and an evaluator's name and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A trajectory that an evaluator is going to score.
+
+    Attributes:
+        trajectory_id: The trajectory.
+        rev: Its revision.
+        trace_id: Its trace.
+        completion: The number under which the store recorded the end of the trace.
+        evaluator: The evaluator's name and version.
+        errors: How many attempts failed.
+        has_score: Whether the store has a score that reports that it failed or was postponed.
+        is_postponed: Whether the newest score reports that it was postponed.
+        since_ns: When it was scheduled first.
+        start_ns: When the trajectory starts.
+    """
+
+    trajectory_id: str
+    rev: int
+    trace_id: str
+    completion: int
+    evaluator: tuple[str, str]
+    errors: int = 0
+    has_score: bool = False
+    is_postponed: bool = False
+    since_ns: int = 0
+    start_ns: int = 0
+
+    @property
+    def key(self) -> EvaluationKey:
+        """The key that identifies the evaluation while it is pending."""
+        return self.trajectory_id, self.rev, self.evaluator
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedEvaluation:
+    """An evaluation with its score.
+
+    Attributes:
+        evaluation: The evaluation.
+        trajectory: The trajectory.
+        score: The score. Its status is that the evaluation succeeded, failed or was postponed.
+        cost: The cost (US dollars).
+        seconds: The duration.
+    """
+
+    evaluation: Evaluation
+    trajectory: Trajectory
+    score: Score
+    cost: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the evaluator was not called, and will be later."""
+        return POSTPONED in self.score.metadata
+
+    def written(self, now: int) -> WrittenScores:
+        """The score as it is published.
+
+        Args:
+            now: The time (ns).
+        """
+        return WrittenScores(
+            self.score.evaluator,
+            [(self.trajectory.agent, self.score)],
+            lambda: [(self.score, self.trajectory)],
+            self.seconds,
+            max(0, now - self.evaluation.since_ns) / _NS,
+            self.cost,
+        )
+
+
+class WrittenScores(NamedTuple):
+    """Scores of one evaluator that were written to the store, and are to be published.
+
+    Attributes:
+        evaluator: The evaluator's name.
+        results: The agent and the result of each run.
+        events: Returns the scores, each with its run.
+        seconds: The duration of all evaluations.
+        lag: Seconds from the end of the traces to the scores.
+        cost: The cost of all evaluations (US dollars).
+    """
+
+    evaluator: str
+    results: Sequence[tuple[str, EvaluationResult]]
+    events: Callable[[], Sequence[tuple[Score, EventRun]]]
+    seconds: float
+    lag: float = 0.0
+    cost: float = 0.0
+
+
 # Seconds before the next attempt, by the number of failures; the last value repeats.
 _RETRY_DELAYS = (60, 600, 3600, 6 * 3600, 24 * 3600)
 _RETRY_HANGING = 300
@@ -24,26 +137,16 @@ _RETRY_HANGING = 300
 CAPACITY = 100_000
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How often an evaluation is repeated after errors, and how long to wait before.
+def evaluation_delay(attempts: int, failures: int) -> float | None:
+    """The seconds to wait before an evaluation is repeated; None if it is not.
 
-    Attributes:
+    Args:
         attempts: Attempts in all, the first included.
-        delays: Seconds to wait after the first failure, the second, and so on. The last delay
-            applies to all later failures.
+        failures: How often it has failed.
     """
-
-    attempts: int
-    delays: tuple[float, ...] = _RETRY_DELAYS
-
-    def allows_another(self, failures: int) -> bool:
-        """Whether an evaluation that failed this often is repeated."""
-        return failures < self.attempts
-
-    def delay(self, failures: int) -> float:
-        """The seconds to wait after this many failures."""
-        return self.delays[min(max(failures, 1), len(self.delays)) - 1]
+    if failures >= attempts:
+        return None
+    return _RETRY_DELAYS[min(max(failures, 1), len(_RETRY_DELAYS)) - 1]
 
 
 class EvaluatorQueue:
@@ -51,7 +154,6 @@ class EvaluatorQueue:
 
     def __init__(self, evaluator: LiveEvaluator) -> None:
         self.evaluator = evaluator
-        self.retry = RetryPolicy(evaluator.limits.attempts)
         self._new: deque[Evaluation] = deque()
         self._old: deque[Evaluation] = deque()
 
@@ -188,12 +290,13 @@ class PendingEvaluations:
         if previous is None or previous.is_postponed:
             self._hold(evaluation)
             queue.append(evaluation, is_old=is_old or evaluation.has_score)
-        elif previous.status == "error" and queue.retry.allows_another(previous.errors):
+            return
+        delay = evaluation_delay(evaluator.limits.attempts, previous.errors)
+        if previous.status == "error" and delay is not None:
             self._hold(evaluation)
             # A score may be from the future, because the clock was set back; it delays no longer.
             age = max(0, self._wall() - previous.time_ns)
-            delay = round(queue.retry.delay(previous.errors) * _NS)
-            self._queue_later(evaluation, now + max(0, delay - age))
+            self._queue_later(evaluation, now + max(0, round(delay * _NS) - age))
 
     def drop(self, evaluation: Evaluation) -> bool:
         """Drop an evaluation; return whether its trace now waits for no other score."""
@@ -262,13 +365,13 @@ class PendingEvaluations:
     def _schedule_retry(self, finished: FinishedEvaluation, now: int) -> None:
         evaluation, score = finished.evaluation, finished.score
         errors = evaluation.errors + (score.status == "error")
-        retry_policy = self.queues[evaluation.evaluator].retry
+        attempts = self.queues[evaluation.evaluator].evaluator.limits.attempts
         if finished.is_postponed:
             wall = self._wall()
             is_budget = score.metadata[POSTPONED] == "budget"
             due_ns = now + (next_day_ns(wall) - wall if is_budget else _RETRY_HANGING * _NS)
-        elif score.status == "error" and retry_policy.allows_another(errors):
-            due_ns = now + round(retry_policy.delay(errors) * _NS)
+        elif score.status == "error" and (delay := evaluation_delay(attempts, errors)) is not None:
+            due_ns = now + round(delay * _NS)
         else:
             return
         retry = replace(

@@ -30,7 +30,7 @@ __all__ = ["cli", "main"]
 @click.version_option(__version__, prog_name="oteval", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
-    """Score what agents really did, from OpenTelemetry traces. Start with `oteval demo`."""
+    """Score what agents really did, from OpenTelemetry traces: start with `demo`."""
     del debug
 
 

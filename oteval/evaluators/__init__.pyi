@@ -141,6 +141,7 @@ from .stats import (
     ExampleVotes as ExampleVotes,
     Interval as Interval,
     Kappa as Kappa,
+    PassRate as PassRate,
     benjamini_hochberg as benjamini_hochberg,
     clopper_pearson as clopper_pearson,
     cohen_kappa as cohen_kappa,

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...messages import (
-    hidden,
     last_message_in,
     last_message_of,
     mapping_of,
@@ -23,7 +22,7 @@ from ...messages import (
 from ...model import Span, read_tokens
 from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import client_call
-from ..readers.spans import only_argument, parsed_unless_cut
+from ..readers.spans import only_argument, parsed_unless_cut, visible
 from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]
@@ -67,7 +66,7 @@ def _model_call(span: Span) -> ModelCall:
     metadata = mapping_of(span.attributes.get(METADATA))
     return client_call(
         span,
-        {key: _content(span, key) for key in (INPUT, OUTPUT)},
+        {key: visible(span, key) for key in (INPUT, OUTPUT)},
         SWITCH,
         model=metadata.get("model"),
         tools=tool_definitions(metadata.get("tools")),
@@ -85,16 +84,11 @@ def _metrics(span: Span) -> Mapping[str, Any]:
     }
 
 
-def _content(span: Span, key: str) -> Any:
-    value = span.attributes.get(key)
-    return None if hidden(value) else value
-
-
 def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
-    recorded = parsed_unless_cut(_content(span, OUTPUT))
+    recorded = parsed_unless_cut(visible(span, OUTPUT))
     returned = returned_value(recorded, recorded)
-    sent = parsed_unless_cut(_content(span, INPUT))
+    sent = parsed_unless_cut(visible(span, INPUT))
     if isinstance(sent, Mapping) and set(sent) == {"name", "arguments"}:
         sent = sent["arguments"]
     return tool_of_attributes(
@@ -117,12 +111,12 @@ def _named(span: Span) -> str:
 
 
 def _agent(span: Span) -> AgentRun:
-    question = only_argument(parse(_content(span, INPUT)).value)
+    question = only_argument(parse(visible(span, INPUT)).value)
     return AgentRun(
         span,
         name=span.name.removeprefix(_AGENT_PREFIX),
         input=last_message_of(question, span, "user"),
-        output=last_message_in(_content(span, OUTPUT), span, "assistant"),
+        output=last_message_in(visible(span, OUTPUT), span, "assistant"),
     )
 
 

@@ -7,13 +7,11 @@ Source: langfuse-python's ``_client/attributes.py`` and ``langchain/CallbackHand
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...messages import hidden, last_message_in, last_message_of, parse, returned_value
+from ...messages import last_message_in, last_message_of, parse, returned_value
 from ...model import Span, read_tokens
 from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import client_call
-from ..readers.spans import call_arguments, error_text, only_argument, parsed_unless_cut
+from ..readers.spans import call_arguments, error_text, only_argument, parsed_unless_cut, visible
 from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]
@@ -71,7 +69,7 @@ def _reason(span: Span) -> str:
 def _model_call(span: Span) -> ModelCall:
     return client_call(
         span,
-        {key: _shown(span, key) for key in (INPUT, OUTPUT)},
+        {key: visible(span, key) for key in (INPUT, OUTPUT)},
         SWITCH,
         model=span.attributes.get(MODEL),
         usage=read_tokens(parse(span.attributes.get(TOKENS)).value).usage,
@@ -79,14 +77,9 @@ def _model_call(span: Span) -> ModelCall:
     )
 
 
-def _shown(span: Span, key: str) -> Any:
-    value = span.attributes.get(key)
-    return None if hidden(value) else value
-
-
 def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
-    recorded = _shown(span, OUTPUT)
+    recorded = visible(span, OUTPUT)
     returned = returned_value(parsed_unless_cut(recorded), recorded)
     return tool_of_attributes(
         span,
@@ -94,7 +87,7 @@ def _tool(span: Span) -> ToolRun:
         SWITCH,
         name=span.name,
         call_id=returned.call_id or parse(attributes.get(CALL_ID)).value,
-        arguments=call_arguments(parsed_unless_cut(_shown(span, INPUT))),
+        arguments=call_arguments(parsed_unless_cut(visible(span, INPUT))),
         result=returned.content,
         failed=attributes.get(LEVEL) == "ERROR" or returned.is_error,
         reason=_reason(span),
@@ -102,12 +95,12 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _agent(span: Span) -> AgentRun:
-    question = only_argument(parse(_shown(span, INPUT)).value)
+    question = only_argument(parse(visible(span, INPUT)).value)
     return AgentRun(
         span,
         name=span.name,
         input=last_message_of(question, span, "user"),
-        output=last_message_in(_shown(span, OUTPUT), span, "assistant"),
+        output=last_message_in(visible(span, OUTPUT), span, "assistant"),
     )
 
 

@@ -12,12 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages import hidden, mapping_of, messages, parse, returned_value
+from ...messages import mapping_of, messages, parse, returned_value
 from ...model import NO_TOKENS, Message, Span, read_tokens
 from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..gaps import gap
 from ..readers.model_calls import client_call
-from ..readers.spans import attribute_gaps, error_text, parsed_unless_cut
+from ..readers.spans import attribute_gaps, error_text, parsed_unless_cut, visible
 from ..tool_spans import tool_run
 
 __all__ = ["DIALECT"]
@@ -67,10 +67,7 @@ def _model_call(span: Span) -> ModelCall:
 def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
-    arguments, returned = (
-        None if hidden(attributes.get(key)) else parsed_unless_cut(attributes.get(key))
-        for key in (INPUT, OUTPUT)
-    )
+    arguments, returned = (parsed_unless_cut(visible(span, key)) for key in (INPUT, OUTPUT))
     if not arguments and not returned and not span.is_error:
         # A tool without arguments that returns nothing looks the same, but is rare.
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))

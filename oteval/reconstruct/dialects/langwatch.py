@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages import hidden, last_message_of, mapping_of, parse
+from ...messages import last_message_of, mapping_of, parse
 from ...model import Span, semconv
 from ..dialect import AgentRun, Dialect, Logs, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import client_call
-from ..readers.spans import call_arguments, integer, usage
+from ..readers.spans import call_arguments, integer, usage, visible
 from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]
@@ -53,8 +53,8 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 def _value(span: Span, key: str) -> Any:
     """The value of an attribute without the types around it."""
-    value = span.attributes.get(key)
-    return None if value is None or hidden(value) else _untyped(parse(value).value)
+    value = visible(span, key)
+    return None if value is None else _untyped(parse(value).value)
 
 
 def _untyped(value: Any) -> Any:

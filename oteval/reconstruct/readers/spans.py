@@ -35,6 +35,7 @@ __all__ = [
     "only_argument",
     "parsed_unless_cut",
     "usage",
+    "visible",
     "was_cut",
 ]
 
@@ -50,6 +51,12 @@ def usage(attributes: Mapping[str, Any]) -> Usage:
     """The tokens that the span of a model call reports."""
     is_long = len(attributes) > FEW_KEYS
     return span_tokens(attributes, named(attributes).keys if is_long else None).usage
+
+
+def visible(span: Span, key: str) -> Any:
+    """The value of an attribute; None if it is missing, or a placeholder for hidden content."""
+    value = span.attributes.get(key)
+    return None if hidden(value) else value
 
 
 def attribute_gaps(

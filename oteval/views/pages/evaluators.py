@@ -26,10 +26,8 @@ from .search import RunSearch, narrowed, parse_search
 from .site import Site
 
 __all__ = [
-    "AgentRow",
     "EvaluatorRow",
     "VerdictFigures",
-    "VersionRow",
     "evaluator_page",
     "evaluators_figures",
     "evaluators_page",
@@ -96,42 +94,6 @@ class EvaluatorRow:
     versions: int
     figures: VerdictFigures
     last_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class VersionRow:
-    """A version of an evaluator.
-
-    Attributes:
-        name: Its name, shortened.
-        is_newest: Whether it gave the newest score.
-        since: When it gave its first score, as text.
-        until: When it gave its last score, as text.
-        figures: Its figures.
-    """
-
-    name: str
-    is_newest: bool
-    since: str
-    until: str
-    figures: VerdictFigures
-
-
-@dataclass(frozen=True, slots=True)
-class AgentRow:
-    """The verdicts of an evaluator on the runs of an agent.
-
-    Attributes:
-        name: The agent, or the service of runs without one.
-        link: The page of the evaluator with these runs only.
-        failures: The link to its failing runs.
-        figures: The figures.
-    """
-
-    name: str
-    link: str
-    failures: str
-    figures: VerdictFigures
 
 
 def evaluators_routes(site: Site) -> list[Route]:
@@ -374,16 +336,16 @@ def _histogram(verdicts: EvaluatorVerdicts) -> Histogram:
     return Histogram("Distribution of scores", labels, series)
 
 
-def _versions(verdicts: EvaluatorVerdicts) -> list[VersionRow]:
+def _versions(verdicts: EvaluatorVerdicts) -> list[tuple[str, str, str, VerdictFigures]]:
+    """The versions, the newest first: the name, the times of the first and last score, figures."""
     return [
-        VersionRow(
-            name=shorten(one_line(version), 24) or "(none)",
-            is_newest=at == 0,
-            since=clock(counts.first_ns)[:16],
-            until=clock(counts.last_ns)[:16],
-            figures=VerdictFigures.of(counts),
+        (
+            shorten(one_line(version), 24) or "(none)",
+            clock(counts.first_ns)[:16],
+            clock(counts.last_ns)[:16],
+            VerdictFigures.of(counts),
         )
-        for at, (version, counts) in enumerate(verdicts.versions[:_MOST_VERSIONS])
+        for version, counts in verdicts.versions[:_MOST_VERSIONS]
     ]
 
 
@@ -394,18 +356,19 @@ def _since(text: str, since: str) -> str:
 
 def _agents(
     verdicts: EvaluatorVerdicts, name: str, search: RunSearch, period: str, since: str
-) -> list[AgentRow]:
+) -> list[tuple[str, str, str, VerdictFigures]]:
+    """The agents: the name, the links to the page with their runs and to failing runs, figures."""
     rows = []
     for agent, service, counts in verdicts.agents[:_MOST_AGENTS]:
         word = agent_words(agent, service)
         text = search.text if word in search.text else f"{search.text} {word}".strip()
         words = f"{_since(text, since)} {search_word('evaluator', name)} passed=false"
         rows.append(
-            AgentRow(
-                name=shorten(one_line(agent or service), _NAME) or "(no name)",
-                link=with_query(named_link("/evaluators", name), q=text, period=period),
-                failures=with_query("/runs", q=words),
-                figures=VerdictFigures.of(counts),
+            (
+                shorten(one_line(agent or service), _NAME) or "(no name)",
+                with_query(named_link("/evaluators", name), q=text, period=period),
+                with_query("/runs", q=words),
+                VerdictFigures.of(counts),
             )
         )
     return rows

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from ...base.errors import ConfigError
 from ...base.text import counted
-from ...evaluators import pass_rate
+from ...evaluators import PassRate, pass_rate
 from ...store import KeyCounts, ListedExperiment
 from ..run_texts import total_cost_text
 from ..text import one_line, shorten
@@ -22,7 +22,6 @@ from .site import Site
 
 __all__ = [
     "ExperimentItem",
-    "ExperimentKey",
     "experiment_item",
     "experiment_link",
     "experiments_routes",
@@ -32,27 +31,6 @@ _MOST = 200
 _MOST_KEYS = 12
 _NAME, _ABOUT = 120, 200  # characters
 _SHOWN = ("all", "failing")
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentKey:
-    """The figure of a key in the list.
-
-    Attributes:
-        name: The key.
-        counts: Its counts.
-        rate: The pass rate over examples, None if nothing passed or failed.
-        low: The lower end of its 95% interval.
-        high: The upper end of it.
-        mean: The mean score, or "".
-    """
-
-    name: str
-    counts: KeyCounts
-    rate: float | None
-    low: float
-    high: float
-    mean: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +45,7 @@ class ExperimentItem:
         created_ns: When it was made (ns since the epoch).
         done: Its runs, of how many; for a comparison, its votes.
         errors: The number of failed runs.
-        keys: The figures by key.
+        keys: The keys with their counts, and the pass rate over examples.
         more_keys: The number of keys that are not shown.
         cost: The cost that evaluators report, or "".
     """
@@ -79,7 +57,7 @@ class ExperimentItem:
     created_ns: int
     done: str
     errors: int
-    keys: tuple[ExperimentKey, ...]
+    keys: tuple[tuple[str, KeyCounts, PassRate], ...]
     more_keys: int
     cost: str
 
@@ -228,21 +206,16 @@ def experiment_item(experiment: ListedExperiment) -> ExperimentItem:
         created_ns=experiment.created_ns,
         done=counted(experiment.votes, "vote") if is_comparison else done,
         errors=experiment.errors,
-        keys=tuple(_key(counts) for counts in experiment.keys[:_MOST_KEYS]),
+        keys=tuple(
+            (
+                shorten(one_line(counts.key), 60) or "(no name)",
+                counts,
+                pass_rate(counts.passed_share, counts.failed_share),
+            )
+            for counts in experiment.keys[:_MOST_KEYS]
+        ),
         more_keys=max(0, len(experiment.keys) - _MOST_KEYS),
         cost=_cost(experiment.keys),
-    )
-
-
-def _key(counts: KeyCounts) -> ExperimentKey:
-    rate = pass_rate(counts.passed_share, counts.failed_share)
-    return ExperimentKey(
-        name=shorten(one_line(counts.key), 60) or "(no name)",
-        counts=counts,
-        rate=rate.value,
-        low=rate.low,
-        high=rate.high,
-        mean="" if counts.mean is None else f"{counts.mean:.3g}",
     )
 
 

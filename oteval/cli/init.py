@@ -129,7 +129,7 @@ def init(
     chosen = context.get_parameter_source("db") in _NAMED
     if not (chosen or Path(db).exists()):
         config = propose_first_config()
-        steps = _first_steps()
+        steps = _first_steps(config_path)
     else:
         with open_store(db) as store:
             runs = _LookedAtRuns(store, filter_options, db)
@@ -147,7 +147,7 @@ def init(
                 key=case_key,
                 references=references,
             )
-            steps = _next_steps(config_path) if runs.ids else _first_steps()
+            steps = _next_steps(config_path) if runs.ids else _first_steps(config_path)
     if not prints:
         _write(config, target, replaces=force)
     _show(config, target, steps, prints=prints, as_json=as_json)
@@ -278,22 +278,28 @@ def _text_of(target: Path) -> str:
     return read_config(target) if target.exists() else ""
 
 
-def _first_steps() -> list[tuple[str, str]]:
+def _first_steps(config_path: str) -> list[tuple[str, str]]:
     """The commands that record an agent, and their purposes."""
     programs = agent_programs(Path.cwd())
     program = programs[0] if programs else "your_agent.py"
     return [
         (f"oteval run -- python {shlex.quote(program)}", "runs your agent and records it"),
-        ("oteval init --force", "proposes checks, references and gates from its runs"),
+        (
+            f"oteval init --force{_config_argument(config_path)}",
+            "proposes checks, references and gates from its runs",
+        ),
     ]
 
 
 def _next_steps(config_path: str) -> list[tuple[str, str]]:
-    option = "" if config_path == DEFAULT_PATH else f" -c {shlex.quote(config_path)}"
     return [
-        (f"oteval score{option}", "scores the runs, and checks the gates"),
+        (f"oteval score{_config_argument(config_path)}", "scores the runs, and checks the gates"),
         ("oteval learn", "chooses a better rule once runs are labelled (oteval judge label)"),
     ]
+
+
+def _config_argument(config_path: str) -> str:
+    return "" if config_path == DEFAULT_PATH else f" -c {shlex.quote(config_path)}"
 
 
 def _write(config: ProposedConfig, target: Path, *, replaces: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ _PLAIN_NAME = re.compile(r"[\w.:/-]+")
 _CASE_NAME = re.compile(
     r"(?:^|[._-])(?:task|case|example|scenario|problem|sample|question)(?:[._-]?(?:id|name))$", re.I
 )
-_LONGEST_ARGUMENTS = 4000  # characters
+_LONGEST_ARGUMENTS, _MOST_ARGUMENTS = 4000, 20_000  # characters of a call, of a run
 _LONGEST_QUESTION = 2000
 _NO_LIMIT = 10**15
 # A figure of a run: the type of the check that measures it, the options, and its name there.
@@ -94,6 +94,7 @@ class RunFacts:
         attributes: The attributes that may name its case.
         roles: The roles of its messages.
         calls: Its calls.
+        tools: The tools that it called.
         is_complete: Whether the trace shows all calls.
         figures: The figures of checks, as far as the trace shows them.
         label: Whether it is good, by a person or a reward; None if nobody has said so.
@@ -106,6 +107,7 @@ class RunFacts:
     attributes: Mapping[str, str]
     roles: tuple[str, ...]
     calls: tuple[CallFacts, ...]
+    tools: frozenset[str]
     is_complete: bool
     figures: Mapping[str, float]
     label: bool | None
@@ -113,11 +115,6 @@ class RunFacts:
     def case(self, key: str) -> str:
         """The name of its case by an attribute, or by its question; "" without a name."""
         return self.question if key == QUESTION else self.attributes.get(key, "")
-
-    @property
-    def tools(self) -> frozenset[str]:
-        """The tools that it called."""
-        return frozenset(call.tool for call in self.calls)
 
 
 @dataclass
@@ -197,10 +194,8 @@ def _facts_of(run: Trajectory, label: bool | None, key: str | None) -> RunFacts:
             if name == key or is_case_name(name)
         },
         roles=tuple(message.role for message in messages),
-        calls=tuple(
-            CallFacts(call.call.name, _short(call.call.arguments), call.at, failures[call.index])
-            for call in context.calls
-        ),
+        calls=tuple(_calls_of(context, failures)),
+        tools=frozenset(call.call.name for call in context.calls),
         is_complete=_shows_all_calls(context),
         figures=_figures_of(context),
         label=label,
@@ -217,9 +212,16 @@ def is_plain(tool: str) -> bool:
     return _PLAIN_NAME.fullmatch(tool) is not None
 
 
-def _short(arguments: Any) -> Any:
-    text_length = len(arguments) if isinstance(arguments, str) else len(canonical(arguments))
-    return arguments if text_length <= _LONGEST_ARGUMENTS else None
+def _calls_of(context: EvaluationContext, failures: Sequence[bool | None]) -> Iterator[CallFacts]:
+    """Yield the calls, those after many long arguments without theirs, to bound the memory."""
+    total = 0
+    for call in context.calls:
+        arguments = call.call.arguments
+        length = len(arguments) if isinstance(arguments, str) else len(canonical(arguments))
+        total += length
+        if length > _LONGEST_ARGUMENTS or total > _MOST_ARGUMENTS:
+            arguments = None
+        yield CallFacts(call.call.name, arguments, call.at, failures[call.index])
 
 
 def _shows_all_calls(context: EvaluationContext) -> bool:

@@ -50,8 +50,8 @@ _HEAD = "Proposed by oteval init: each entry is below the evidence for it. Edit 
 def propose_first_config() -> ProposedConfig:
     """The configuration before there are runs."""
     note = (
-        "Nothing has been recorded yet, so these are the checks that need none. After runs are "
-        "recorded, oteval init --force proposes references, budgets and gates from them."
+        "Without runs to look at, these are the checks that need none. After runs are recorded, "
+        "oteval init --force proposes references, budgets and gates from them."
     )
     return ProposedConfig(first_checks(), notes=(_HEAD, note))
 

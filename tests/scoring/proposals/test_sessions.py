@@ -26,6 +26,7 @@ WRITES = [
     *("modify_pending_order_items", "modify_pending_order_payment", "modify_user_address"),
     "return_delivered_order_items",
 ]
+# Without subset, which passes a session that changes nothing (docs/explanation/measurements.md).
 MODES = ("unordered", "superset", "in_order", "strict")
 
 

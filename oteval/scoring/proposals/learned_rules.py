@@ -25,7 +25,7 @@ from ...model import Reference, Trajectory
 from ..references import References
 from .evidence import QUESTION, Evidence, RunFacts
 from .proposal import Proposal
-from .references_of_runs import MatchForm, messages_of, reference_lines
+from .references_of_runs import MatchForm, messages_of, reference_lines, without_failed_calls
 from .rule_candidates import RuleCandidate, rule_candidates
 
 __all__ = ["FewLabels", "LabelAgreement", "LearnedRule", "ReferenceSource", "learn_rule"]
@@ -41,7 +41,6 @@ _MOST_ALTERNATIVES = 4
 _CHANCE = 0.2
 LEARNED = "learned"
 """The name of the first evaluator of the rule; it stays when the rule is renewed."""
-_LEARNED_FILE = "references/learned.jsonl"
 
 Verdict = bool | None
 
@@ -108,6 +107,12 @@ class LabelAgreement(NamedTuple):
         """The share of the labelled runs on which they agree."""
         return self.agreed / self.total
 
+    @property
+    def evaluated_share(self) -> float | None:
+        """The share of the runs with a verdict on which they agree; None without any."""
+        evaluated = self.total - self.not_evaluated
+        return self.agreed / evaluated if evaluated else None
+
 
 @dataclass(frozen=True)
 class LearnedRule:
@@ -139,14 +144,20 @@ class LearnedRule:
         """The figure, with all that is needed to trust it or not."""
         agreement = self.agreement
         low, high = agreement.interval
+        evaluated = agreement.evaluated_share
+        of_others = (
+            f" (it agrees with {evaluated:.3f} of the others)"
+            if agreement.not_evaluated and evaluated is not None
+            else ""
+        )
         text = (
             f"Agrees with {agreement.agreed:,} of {agreement.total:,} labels that it was not "
             f"chosen by: {agreement.share:.3f} (95% interval {low:.3f} to {high:.3f}), "
             f"cross-validated in {agreement.folds} folds over {counted(agreement.cases, 'case')}. "
             f"Good runs: {agreement.good_passed:,} pass, {agreement.good_failed:,} fail; bad runs: "
             f"{agreement.bad_passed:,} pass, {agreement.bad_failed:,} fail; "
-            f"{agreement.not_evaluated:,} not evaluated. The same verdict for all runs would agree "
-            f"with {agreement.constant:.3f}."
+            f"{agreement.not_evaluated:,} not evaluated{of_others}. The same verdict for all runs "
+            f"would agree with {agreement.constant:.3f}."
         )
         if self.is_useful:
             return text
@@ -162,7 +173,7 @@ class LearnedRule:
                 entry["reference"] = (
                     self.source.entry
                     if self.source
-                    else {"dataset": _LEARNED_FILE, "key": self.key}
+                    else {"dataset": part.reference_file, "key": self.key}
                 )
             reasons = [self.summary] if at == 0 else []
             if len(self.parts) > 1:
@@ -177,7 +188,11 @@ class LearnedRule:
             if part.needs_reference and self.source is not None:
                 files |= self.source.files
             elif part.needs_reference:
-                files[_LEARNED_FILE] = reference_lines(self.key, self.accepted, is_strict=True)
+                ways = {
+                    case: _distinct(runs, shows_effects=part.shows_effects)
+                    for case, runs in self.accepted.items()
+                }
+                files[part.reference_file] = reference_lines(self.key, ways, is_strict=True)
             if part.fixed is not None:
                 files[str(part.entry["reference"])] = dumps(list(part.fixed.messages)) + "\n"
         return files
@@ -185,10 +200,12 @@ class LearnedRule:
     def as_dict(self) -> dict[str, Any]:
         """The object that ``oteval learn --json`` prints."""
         agreement = self.agreement
+        evaluated = agreement.evaluated_share
         return {
             "kind": "rule",
             "agreement": round(agreement.share, 6),
             "interval": [round(value, 6) for value in agreement.interval],
+            "agreement_evaluated": evaluated if evaluated is None else round(evaluated, 6),
             "constant": round(agreement.constant, 6),
             "in_sample": round(self.in_sample, 6),
             "labels": agreement.total,
@@ -290,13 +307,15 @@ def _accepted_runs(evidence: Evidence, runs: Sequence[RunFacts]) -> dict[str, li
         ]
         if good:
             accepted[case] = good
-    return {case: _distinct(good) for case, good in accepted.items()}
+    return accepted
 
 
-def _distinct(runs: Sequence[RunFacts]) -> list[RunFacts]:
+def _distinct(runs: Sequence[RunFacts], *, shows_effects: bool) -> list[RunFacts]:
+    """Runs as references, the newest one of each set of calls."""
     form = MatchForm("unordered", "all")
-    by_signature = {form.signature(run, ()): run for run in reversed(runs)}
-    return list(reversed(by_signature.values()))[: 2 * _MOST_ALTERNATIVES]
+    references = [without_failed_calls(run) if shows_effects else run for run in runs]
+    by_signature = {form.signature(run, ()): run for run in references}
+    return list(by_signature.values())[-_MOST_ALTERNATIVES:]
 
 
 def _verdicts(
@@ -310,42 +329,37 @@ def _verdicts(
     """The verdict of each candidate on each run."""
     scorers = [Scorer("candidate", "", candidate.evaluator) for candidate in candidates]
     index_by_id = {run.id: at for at, run in enumerate(runs)}
-    messages = {
-        run.id: tuple(messages_of(run, is_strict=True))
-        for good in accepted.values()
-        for run in good
-    }
     verdicts: list[list[Verdict]] = [[None] * len(runs) for _ in candidates]
     for run in read():
         at = index_by_id.get(run.id)
         if at is None:
             continue
-        case_reference, problem = (
-            source.references.of(run)
-            if source is not None
-            else _reference_of(runs[at], accepted.get(runs[at].case(key), ()), messages)
-        )
+        if source is not None:
+            by_effects = dict.fromkeys((True, False), source.references.of(run))
+        else:
+            good = [other for other in accepted.get(runs[at].case(key), ()) if other.id != run.id]
+            by_effects = {
+                shows_effects: _reference_of(_distinct(good, shows_effects=shows_effects))
+                for shows_effects in (True, False)
+            }
         for candidate, scorer, row in zip(candidates, scorers, verdicts, strict=True):
+            reference, problem = by_effects[candidate.shows_effects]
             if candidate.needs_reference:
-                score = scorer.score(run, case_reference, problem, 0)
+                score = scorer.score(run, reference, problem, 0)
             else:
                 score = scorer.score(run, candidate.fixed, "", 0)
             row[at] = score.passed
     return verdicts
 
 
-def _reference_of(
-    run: RunFacts, accepted: Sequence[RunFacts], messages: Mapping[str, tuple[Any, ...]]
-) -> tuple[Reference | None, str]:
-    """The reference of a run, made of the other good runs of its case."""
-    alternatives = tuple(
-        Reference(good.id, messages[good.id]) for good in accepted if good.id != run.id
-    )
+def _reference_of(runs: Sequence[RunFacts]) -> tuple[Reference | None, str]:
+    """The reference of the case of some good runs."""
+    alternatives = tuple(Reference(run.id, tuple(messages_of(run, is_strict=True))) for run in runs)
     if not alternatives:
         return None, "no other run of its case is known to be good"
     if len(alternatives) == 1:
         return alternatives[0], ""
-    return Reference("any", (), alternatives=alternatives[:_MOST_ALTERNATIVES]), ""
+    return Reference("any", (), alternatives=alternatives), ""
 
 
 class _Choice:
@@ -371,11 +385,16 @@ class _Choice:
         return self.verdict(rule, at) is self._labels[at]
 
     def rule(self, runs: Sequence[int]) -> tuple[int, ...]:
-        """The rule that agrees best with the labels of some runs."""
+        """The rule that agrees best with the labels of some runs.
+
+        A part is added only for the verdicts that it corrects: a part that fails runs without a
+        verdict would agree with the labels of bad runs by chance.
+        """
         rule = self._preferred([(part,) for part in range(len(self._verdicts))], runs)
         while len(rule) < _MOST_PARTS:
+            judged = [at for at in runs if self.verdict(rule, at) is not None]
             longer = [(*rule, part) for part in range(len(self._verdicts)) if part not in rule]
-            best = self._preferred([rule, *longer], runs)
+            best = self._preferred([rule, *longer], judged)
             if best == rule:
                 break
             rule = best

@@ -28,6 +28,7 @@ __all__ = [
     "reference_lines",
     "runs_by_case",
     "varying_fields",
+    "without_failed_calls",
 ]
 
 _AGREED, _USABLE = 0.8, 0.6
@@ -322,6 +323,8 @@ def _match(
         "reference": {"dataset": path, "key": evidence.key},
         **case_filter(evidence, group, list(accepted)),
     }
+    if form.view == "effects":
+        accepted = {case: [*map(without_failed_calls, runs)] for case, runs in accepted.items()}
     text = reference_lines(evidence.key, accepted, is_strict=form.mode == "strict")
     return ProposedReferences([Proposal(name, entry, tuple(reasons))], {path: text}, [])
 
@@ -366,6 +369,11 @@ def reference_lines(
         messages = references[0] if len(references) == 1 else {"any": named}
         lines.append(dumps({key: case, "messages": messages}))
     return "\n".join(lines) + "\n"
+
+
+def without_failed_calls(run: RunFacts) -> RunFacts:
+    """A run as a reference of effects: every write of a reference counts, also a failed one."""
+    return replace(run, calls=tuple(call for call in run.calls if not call.failed))
 
 
 def messages_of(run: RunFacts, *, is_strict: bool = False) -> list[dict[str, Any]]:

@@ -39,6 +39,16 @@ class RuleCandidate(NamedTuple):
     needs_reference: bool = False
     fixed: Reference | None = None
 
+    @property
+    def shows_effects(self) -> bool:
+        """Whether failed calls do not count."""
+        return self.entry.get("view") == "effects"
+
+    @property
+    def reference_file(self) -> str:
+        """The file of references that are made of good runs."""
+        return f"references/learned-{'effects' if self.shows_effects else 'calls'}.jsonl"
+
 
 def rule_candidates(
     evidence: Evidence, runs: Sequence[RunFacts], *, has_references: bool

@@ -112,6 +112,24 @@ def test_the_strictest_form_that_runs_agree_by_is_proposed():
     assert form(reading) == ("unordered", "effects")
 
 
+def test_a_failed_change_is_not_expected_of_other_runs():
+    """A reference of effects lacks the failed calls of its run, so that equal runs match it."""
+    runs = []
+    for number in range(1, 5):
+        failed = asks(call("cancel_order", {"id": 1}, "f"))
+        error = Message("tool", "Error: busy", tool_call_id="f", is_error=True)
+        cancels = asks(call("cancel_order", {"id": 2}, "c"))
+        looks = asks(call("get_a", {"n": number}, "g"))
+        parts = [failed, error] if number % 2 else [looks, Message("tool", "x", tool_call_id="g")]
+        done = Message("tool", "done", tool_call_id="c")
+        runs.append(run(number, Message("user", "q"), *parts, cancels, done))
+    match = proposed(runs)["reference-calls"]
+
+    assert match.entry["view"] == "effects"
+    assert match.counts is not None
+    assert match.counts.tally.passed == 4
+
+
 def test_calls_in_common_become_a_superset():
     """Runs of a case that agree on one call and differ in all others must make that call."""
     runs = [session(n, "q", ("get_a", {"id": 1}), (f"get_{n}", {})) for n in range(1, 7)]

@@ -126,9 +126,9 @@ def test_a_rule_learned_on_some_tasks_holds_on_other_tasks(oteval: Run, tmp_path
 def test_without_references_good_runs_judge_the_other_runs_of_their_task(
     oteval: Run, tmp_path: Path
 ):
-    """No session is compared with itself, so five without another good one have no verdict."""
+    """No session is compared with itself: ten have no verdict, all others agree."""
     write(tmp_path / "sessions.jsonl", sessions("airline"), "reference")
     (rule,) = (r for r in oteval("init", "sessions.jsonl", "--json").rows if r["kind"] == "rule")
 
-    assert rule["agreement"] == 0.8
-    assert rule["not_evaluated"] == 5
+    assert rule["agreement"] == 0.75
+    assert (rule["not_evaluated"], rule["agreement_evaluated"]) == (10, 1.0)

@@ -50,7 +50,7 @@ OTEVAL := --no-deps --no-build-isolation -e .
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: compiled environments sbom audit docs site pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-notebook test-live test-backends test-spark test-spark-small test-helm conformance bench bench-fidelity bench-monitor bench-spark lock screens clean
+.PHONY: compiled environments sbom audit docs site pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-newcomer test-browser test-notebook test-live test-backends test-spark test-spark-small test-helm conformance bench bench-fidelity bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -96,7 +96,7 @@ screens: $(STAMP)
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
-test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-notebook test-live test-backends test-spark-small test-helm conformance sbom audit
+test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-newcomer test-browser test-notebook test-live test-backends test-spark-small test-helm conformance sbom audit
 
 # What the parts of test-all need, set up before them.
 environments: $(OLD_STAMP) $(OPENLLMETRY_STAMP) $(BROWSER_STAMP) $(NOTEBOOK_STAMP) $(ROTEL_STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP) $(SPARK_STAMP) $(HELM_STAMP) $(PEERS_STAMP) $(AUDIT_STAMP)
@@ -134,6 +134,13 @@ test-wheel: $(STAMP)
 	$(ENVIRONMENT) build/wheel
 	$(INSTALL) build/wheel .
 	$(BIN)/python scripts/first_hour.py build/wheel build/first-hour
+
+# A newcomer with the built wheel: an agent of OpenAI's client and one of LangGraph, to their first score,
+# and from an edited prompt to the broken run.
+test-newcomer: $(STAMP)
+	$(ENVIRONMENT) build/newcomer-environment
+	$(INSTALL) build/newcomer-environment '.[openai,langgraph]' openai 'langgraph>=1.0' 'langchain-openai>=1.0'
+	$(BIN)/python -m scripts.newcomer build/newcomer-environment build/newcomer
 
 # A judge asks a real model, SmolLM2-135M, behind llama.cpp's server: the first time it compiles that
 # server, for some ten minutes.

@@ -16,7 +16,7 @@ import pytest
 from oteval import Store, refresh
 from oteval.ingest.otlp import decode_protobuf
 from oteval.reconstruct.dialects import DIALECTS
-from scripts import make_readme_figures
+from scripts import make_readme_figures, newcomer
 
 from .commands import Done, Run
 from .make import ROOT
@@ -110,11 +110,27 @@ def demo(oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_the_demo_prints_what_the_readme_shows(oteval: Run, monkeypatch: pytest.MonkeyPatch):
     """The lines below `make demo` are lines of its output."""
     monkeypatch.setenv("COLUMNS", "100")
-    step = next(steps(TEXT))
+    step = next(step for step in steps(TEXT) if step.words == ["make", "demo"])
 
-    assert step.words == ["make", "demo"]
     assert len(step.lines) >= 8
     step.check(oteval("demo"))
+
+
+def test_the_first_screen_has_the_commands_of_a_newcomer():
+    """Its options exist, and it ends with the command that names the broken run."""
+    words = [step for step, _, _ in newcomer.commands()]
+
+    assert [line[1] for line in words] == ["run", "init", "score", "whatif"]
+    assert newcomer.BROKEN in words[0]
+
+
+@pytest.mark.slow
+def test_the_first_screen_works_with_an_agent(tmp_path: Path):
+    """An agent of OpenAI's client is recorded and scored; an edited prompt breaks the run shown."""
+    with newcomer.model_server() as url:
+        environment = Path(sys.executable).parent.parent
+        player = newcomer.Newcomer(environment, tmp_path / "newcomer", url)
+        newcomer.play(player, newcomer.PLAIN)
 
 
 @pytest.mark.parametrize("title", DOORS)

@@ -53,7 +53,7 @@ class SampledOutcome:
 
     Attributes:
         session: The id of the session.
-        question: Its readable name.
+        question: The first message of the user.
         key: The figure.
         recorded: Whether the recorded run passed; None if it has no verdict.
         samples: The samples of the repetition.
@@ -118,13 +118,13 @@ def sampled_outcomes(
     experiments = [results for results in (recorded, new, unedited) if results is not None]
     counts_failed = any(results.errors for results in experiments)
     before, without = _counts(recorded), _counts(unedited)
-    titles = {row.example.id: row.example.title for row in new}
+    questions = {row.example.id: row.example.question for row in new}
     outcomes = []
     for (session, key), samples in _counts(new).items():
         verdicts = before.get((session, key), SampleCount(0, 0))
         outcome = SampledOutcome(
             session,
-            titles[session],
+            questions[session],
             key,
             bool(verdicts.passed) if verdicts.total else None,
             samples,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -11,7 +12,7 @@ from ..base.text import counted
 from ..evaluators import Interval, pass_rate
 from ..replays import AFTER_FAULT, SampleCount, SampledOutcome
 from ..scoring import ExperimentResults, ResultRow
-from .text import one_line, shorten
+from .text import one_line, short_ids, shorten
 
 __all__ = ["recovery_rows", "recovery_view", "samples_view"]
 
@@ -49,7 +50,7 @@ def _recovery(row: ResultRow, key: str, *, passed: bool | None, comment: str) ->
     return {
         "row": "recovery",
         "session": row.example.id,
-        "question": row.example.title,
+        "question": row.example.question,
         "key": key,
         "passed": passed,
         "comment": comment,
@@ -65,10 +66,11 @@ def recovery_view(results: ExperimentResults, keys: Collection[str]) -> Iterator
     """
     rows = list(recovery_rows(results, keys))
     failed = [row for row in rows if row["passed"] is False]
+    names = _names((row["session"], row["question"]) for row in rows)
     for row in failed[:_MOST_LINES]:
         line = Text()
         line.append("✗ ", style="red")
-        line.append(_question(row["question"]), style="bold")
+        line.append(names[row["session"]], style="bold")
         yield line.append(f": {one_line(row['comment'])} [{one_line(row['key'])}]")
     if len(failed) > _MOST_LINES:
         yield Text(f"and {len(failed) - _MOST_LINES} more (--json lists all)", style="dim")
@@ -86,6 +88,7 @@ def recovery_view(results: ExperimentResults, keys: Collection[str]) -> Iterator
 
 def samples_view(outcomes: Sequence[SampledOutcome]) -> Iterator[Text]:
     """Yield a line for the samples of each session and figure."""
+    names = _names((outcome.session, outcome.question) for outcome in outcomes)
     for outcome in outcomes[:_MOST_LINES]:
         recorded = {True: "passed", False: "failed", None: "no verdict"}[outcome.recorded]
         text = f"recorded {recorded}; {_count(outcome.samples)} pass"
@@ -93,7 +96,7 @@ def samples_view(outcomes: Sequence[SampledOutcome]) -> Iterator[Text]:
             text += f", without the change {_count(outcome.unedited)}"
         p_value = "" if outcome.p_adjusted is None else f" (p {outcome.p_adjusted:.2g})"
         line = Text()
-        line.append(_question(outcome.question), style="bold")
+        line.append(names[outcome.session], style="bold")
         line.append(f" [{one_line(outcome.key)}]: {text}: ")
         style = "red" if outcome.verdict == "cause" else ""
         yield line.append(f"{_WORDS[outcome.verdict]}{p_value}", style=style)
@@ -101,8 +104,14 @@ def samples_view(outcomes: Sequence[SampledOutcome]) -> Iterator[Text]:
         yield Text(f"and {len(outcomes) - _MOST_LINES} more (--json lists all)", style="dim")
 
 
-def _question(title: str) -> str:
-    return shorten(one_line(title), _QUESTION)
+def _names(questions: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The questions by session, with the session's id where a question repeats."""
+    names = {name: shorten(one_line(question), _QUESTION) for name, question in questions}
+    counts, ids = Counter(names.values()), short_ids(names)
+    return {
+        name: f"{question} ({ids[name]})" if counts[question] > 1 else question
+        for name, question in names.items()
+    }
 
 
 def _count(count: SampleCount) -> str:

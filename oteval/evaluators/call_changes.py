@@ -7,16 +7,17 @@ a repeated call, a call before the user's confirmation, a run without an answer.
 
 A **turn** is a message of the user with everything up to the next one. Calls are paired in their
 turn. Arguments are compared tolerantly (`Tolerant`): notation does not count. Neither does the
-wording of answers. Calls of one message happen at the same time, so their order is free.
+wording of answers. The order of the calls in one message is free, but not the order in which the
+program runs them: their results show it.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from ..model import Message, ToolCall
 from .rules import Tolerant
@@ -57,7 +58,7 @@ class _TurnCall:
         index: Its index among all calls.
         call: The call.
         key: Equal for equal calls; None if the arguments were not captured.
-        has_result: Whether a message has its result.
+        result_at: The index of the message with its result; 0 without one.
     """
 
     turn: int
@@ -65,7 +66,7 @@ class _TurnCall:
     index: int
     call: ToolCall
     key: Hashable
-    has_result: bool
+    result_at: int
 
     @property
     def name(self) -> str:
@@ -107,8 +108,10 @@ def call_changes(
     placed += _extra(pairing.extra, run, reference)
     placed += _moved(pairing.equal, run, reference)
     placed += _swapped(pairing.pairs)
+    placed += _run_in_another_order(pairing.pairs)
     if not is_partial:
-        placed += [*_not_run(pairing.pairs), *_missing(pairing, run)]
+        placed += _without_result(pairing.pairs, end=len(messages))
+        placed += _missing(pairing, run)
     texts = [text for _, text in sorted(placed, key=lambda change: change[0])]
     if reference.has_answer and not run.has_answer and not is_partial:
         texts.append("ended without an answer")
@@ -130,7 +133,10 @@ class _Conversation:
         self.answered: set[int] = set()
         self.counts: Counter[Hashable] = Counter()
         self.calls: list[_TurnCall] = []
-        results = {message.tool_call_id for message in messages if message.role == "tool"}
+        results: dict[str, deque[int]] = {}
+        for at, message in enumerate(messages):
+            if message.role == "tool":
+                results.setdefault(message.tool_call_id, deque()).append(at)
         for at, message in enumerate(messages):
             if message.role == "user":
                 self._questions.append(message.content or "")
@@ -138,8 +144,9 @@ class _Conversation:
                 self.answered.add(self.turns)
             for call in message.tool_calls:
                 key = None if call.arguments is None else (call.name, _RULE.key(call.arguments))
-                index, has_result = len(self.calls), call.id in results
-                self.calls.append(_TurnCall(self.turns, at, index, call, key, has_result))
+                index, positions = len(self.calls), results.get(call.id)
+                result_at = positions.popleft() if positions else 0
+                self.calls.append(_TurnCall(self.turns, at, index, call, key, result_at))
                 self.counts[key] += 1
 
     @property
@@ -253,11 +260,14 @@ def _reworded(call: _TurnCall, expected: _TurnCall) -> str:
     return f"{' and '.join(paths)} {'is' if len(paths) == 1 else 'are'} worded differently"
 
 
-def _not_run(pairs: Sequence[_Pair]) -> Iterator[_PlacedText]:
-    """Yield calls that the model requested and the agent did not make."""
+def _without_result(pairs: Sequence[_Pair], end: int) -> Iterator[_PlacedText]:
+    """Yield calls that the model requested and whose result it never got.
+
+    A run that ends with calls gets no results.
+    """
     for call, expected in pairs:
-        if expected.has_result and not call.has_result:
-            yield (call.turn, call.at), f"did not run {call}: the model got no result"
+        if expected.result_at and not call.result_at and call.at < end - 1:
+            yield (call.turn, call.at), f"gave the model no result of {call}"
 
 
 def _missing(pairing: _Pairing, run: _Conversation) -> Iterator[_PlacedText]:
@@ -325,6 +335,20 @@ def _swapped(pairs: Sequence[_Pair]) -> Iterator[_PlacedText]:
                     text = f"called {_short(call, later)} before {_short(later, call)}"
                     yield (call.turn, call.at), f"{text}, recorded in the other order"
                     break
+
+
+def _run_in_another_order(pairs: Sequence[_Pair]) -> Iterator[_PlacedText]:
+    """Yield calls of one message whose results came in another order: the program swapped them."""
+    for (call, expected), (later, later_expected) in pairwise(pairs):
+        results = (call.result_at, later.result_at, expected.result_at, later_expected.result_at)
+        are_together = call.at == later.at and expected.at == later_expected.at
+        if not are_together or not all(results):
+            continue
+        is_recorded_order = expected.result_at < later_expected.result_at
+        if (call.result_at < later.result_at) != is_recorded_order:
+            first, second = (later, call) if is_recorded_order else (call, later)
+            text = f"ran {_short(first, second)} before {_short(second, first)}"
+            yield (call.turn, call.at), f"{text}, recorded in the other order"
 
 
 def _short(call: _TurnCall, other: _TurnCall) -> str:

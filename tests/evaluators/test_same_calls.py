@@ -86,13 +86,35 @@ def compared(run: list[Message], recorded: list[Message]) -> tuple[Any, str | No
         (RECORDED[:-1], "ended without an answer"),
         (
             [*RECORDED[:3], *calls(("check_policy", ORDER), results=False), *RECORDED[5:]],
-            'did not run check_policy({"order_id":"11"}): the model got no result',
+            'gave the model no result of check_policy({"order_id":"11"})',
         ),
     ],
 )
 def test_each_change_is_named(run: list[Message], comment: str) -> None:
     """A call that is missing, other, moved or repeated fails the run, and the comment names it."""
     assert compared(run, RECORDED) == (False, comment)
+
+
+def test_the_order_in_which_the_program_runs_calls_is_named() -> None:
+    """The model requests calls together; their results are in the order of the executions."""
+    request, *results = calls(("get_order", ORDER), ("check_policy", ORDER))
+    recorded = [user("Refund 11"), request, *results, answer("Done.")]
+    swapped = [user("Refund 11"), request, *reversed(results), answer("Done.")]
+
+    assert compared(swapped, recorded) == (
+        False,
+        "ran check_policy before get_order, recorded in the other order",
+    )
+
+
+def test_a_run_that_stops_after_its_calls_has_no_answer() -> None:
+    """The results of the last calls are in no request, so they are not missing."""
+    stopped = [user("Refund 11"), *LOOK_UP[:1]]
+
+    assert compared(stopped, [user("Refund 11"), *LOOK_UP, answer("Done.")]) == (
+        False,
+        "ended without an answer",
+    )
 
 
 def test_a_call_before_the_users_confirmation_is_named() -> None:

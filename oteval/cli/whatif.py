@@ -14,8 +14,8 @@ from ..base.errors import ConfigError, NothingEvaluated
 from ..base.jsontext import loads
 from ..base.text import counted
 from ..evaluators import Recovered, SameCalls
-from ..model import EVERYTHING
-from ..replays import TOOL_POLICIES, InputForm, WhatIf, WhatIfOptions, WhatIfResults
+from ..model import EVERYTHING, NOT_RUN
+from ..replays import TOOL_POLICIES, InputForm, WhatIf, WhatIfOptions, WhatIfResults, WhatIfRow
 from ..scoring import DEFAULT_PATH, configured
 from ..store import Store
 from ..views import (
@@ -152,7 +152,7 @@ def what_if(
     replaced by the user's message; otherwise it is the command's standard input.
 
     Exit status: 0 no run broke, 1 a run broke or a score regressed, 2 an error, 3 no session could
-    be repeated, or not every SESSION that was named.
+    be repeated, or not every SESSION that was named, or a model did not answer.
     """
     if resume and not name:
         raise ConfigError("--resume needs the --name of the experiment")
@@ -307,12 +307,21 @@ def _status(results: WhatIfResults, recovery_keys: Collection[str], *, is_named:
         return 1
     rows = results.rows
     if all(row.error for row in rows) and not results.answered:
-        raise NothingEvaluated(f"no session could be repeated: {rows[0].error}")
+        raise NothingEvaluated(f"no session could be repeated: {_reason(rows[0])}")
     comparison = results.comparison
     if comparison is not None and (warn_regressed(comparison) or comparison.changes.broke):
         return 1
+    unmade = [row for row in rows if row.error.startswith(NOT_RUN)]
+    if unmade:
+        count = counted(len(unmade), "run")
+        reason = f"{unmade[0].session}: {_reason(unmade[0])}"
+        raise NothingEvaluated(f"{count} could not be made: {reason}")
     if is_named and results.skipped:
         session, reason = next(iter(results.skipped.items()))
         count = counted(len(results.skipped), "named session")
         raise NothingEvaluated(f"{count} could not be repeated: {session}: {reason}")
     return 0
+
+
+def _reason(row: WhatIfRow) -> str:
+    return row.error.removeprefix(NOT_RUN)

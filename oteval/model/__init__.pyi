@@ -26,6 +26,7 @@ from .columns import (
 from .experiment import (
     CASE_ATTRIBUTES as CASE_ATTRIBUTES,
     LONGEST_CASE as LONGEST_CASE,
+    NOT_RUN as NOT_RUN,
     Dataset as Dataset,
     Example as Example,
     Experiment as Experiment,

@@ -28,6 +28,7 @@ from .trajectory import Trajectory
 __all__ = [
     "CASE_ATTRIBUTES",
     "LONGEST_CASE",
+    "NOT_RUN",
     "Dataset",
     "Example",
     "Experiment",
@@ -185,6 +186,10 @@ _NUMBERS = re.compile(r"((?:\.\d+)?)(?:-\d+)?")
 def example_id(inputs: Any) -> str:
     """The id of an example without an explicit one: a hash of its inputs."""
     return input_hash(inputs)
+
+
+NOT_RUN = "not run: "
+"""The beginning of a run's error if something else than the system failed, such as its model."""
 
 
 def question_of(inputs: Any) -> str:
@@ -355,6 +360,11 @@ class Run:
     start_ns: int = 0
     end_ns: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def was_made(self) -> bool:
+        """Whether the system ran; otherwise the run tells nothing about it."""
+        return not self.error.startswith(NOT_RUN)
 
 
 @record

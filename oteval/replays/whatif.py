@@ -21,7 +21,7 @@ from typing import Any
 from ..base.errors import ConfigError, InputError, NothingEvaluated, OtevalError
 from ..base.text import counted
 from ..evaluators import call_changes, first_difference, to_messages
-from ..model import Dataset, Example, RecordedModelCall, Recording, Trajectory
+from ..model import NOT_RUN, Dataset, Example, RecordedModelCall, Recording, Trajectory
 from ..scoring import (
     Comparison,
     ExperimentResults,
@@ -203,9 +203,13 @@ class WhatIf:
         try:
             return compare_experiments(recorded, new)
         except NothingEvaluated:
-            if not self.options.faults:
+            if self.options.faults:
+                return None
+            errors = [row.run.error for row in new if row.run.error]
+            if len(errors) < len(new):
                 raise
-            return None
+            reason = errors[0].removeprefix(NOT_RUN)
+            raise NothingEvaluated(f"no session could be repeated: {reason}") from None
 
     def _new_runs(
         self, sessions: _Sessions, dataset: Dataset, options: WhatIfOptions, name: str
@@ -449,7 +453,10 @@ class _Target:
         if is_repeated and any(call.answer is not None for call in run.model_calls):
             self._sessions.answered.add(name)
         if problem or unfit:
-            reason = f"{self._fault_before(ended, run)}{problem or unfit}"
+            fault = self._fault_before(ended, run)
+            reason = f"{fault}{problem or unfit}"
+            if not fault and (not is_repeated or _is_unanswered(threads)):
+                raise SessionFailed(f"{NOT_RUN}{reason}")
             changes = self._changes(name, run, threads)
             raise SessionFailed(f"{changes}; {reason}" if changes else reason)
         return self._sessions.outputs(name, run, threads)
@@ -499,6 +506,11 @@ def _problem(
         whose = "of the lead agent" if run.model_calls else "that a replay sees"
         return f"the agent sent no model request {whose}{blocked}"
     return unanswered
+
+
+def _is_unanswered(threads: Sequence[Sequence[RecordedModelCall]]) -> bool:
+    """Whether the last request of the lead agent has no answer."""
+    return bool(threads and threads[LEAD]) and threads[LEAD][-1].answer is None
 
 
 def _unanswered(call: RecordedModelCall) -> str:

@@ -162,11 +162,13 @@ def test_a_model_that_fails_is_an_error_and_never_a_score(
     assert [row["status"] for row in rows] == ["ran", "failed", "ran"]
     assert rows[0]["new"]["usage"]["model_calls"] == 3
     assert len(rows[0]["new"]["messages"]) == 5
-    assert rows[1]["error"].startswith("the model did not answer: overloaded")
-    assert {score["key"]: score["pairs"] for score in scores} == {"same-calls": 2, "completed": 3}
-    (broke,) = rows_of(done, "broke")
-    assert (broke["id"], broke["figures"][0]["key"]) == ("always", "completed")
-    assert "the model did not answer: overloaded" in broke["figures"][0]["reason"]
+    assert rows[1]["error"].startswith("not run: the model did not answer: overloaded")
+    assert {score["key"]: score["pairs"] for score in scores} == {"same-calls": 2}
+    assert rows_of(done, "broke") == []
+    (row,) = rows_of(done, "not_evaluated")
+    assert row["ids"] == ["always"]
+    assert row["reason"].startswith("not run: the model did not answer: overloaded")
+    assert done.status == 3
     assert [row["status"] for row in rows_of(resumed, "session")] == ["ran"] * 3
     assert len(server.requests) == request_count + 2
 

@@ -318,7 +318,8 @@ def _figures(results: ExperimentResults) -> dict[str, _FigureValues]:
             )
     completed: dict[str, list[float]] = {}
     for row in results:
-        completed.setdefault(row.example.id, []).append(float(not row.run.error))
+        if row.run.was_made:
+            completed.setdefault(row.example.id, []).append(float(not row.run.error))
     if completed:
         figures.setdefault(COMPLETED, _FigureValues(completed, passes=True, lost=0))
     return figures

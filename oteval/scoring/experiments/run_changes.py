@@ -3,7 +3,7 @@
 Statistics (`comparison`) say whether a figure differs over all runs. They need several runs, but a
 broken run is a fact, however few runs there are. A run **broke** if
 
-- it failed, and the run before did not,
+- it failed, and the run before did not (unless something else failed, such as the model's server),
 - a verdict turned from pass to fail, or
 - a score got worse by the figure's margin or more (the smallest difference that matters).
 
@@ -262,12 +262,13 @@ def _figures(
 
 
 def _completed(group: RunGroup) -> FigureChange | None:
-    before, now = (
-        mean([float(not row.run.error) for row in rows]) for rows in (group.before, group.now)
-    )
+    made = [[row for row in rows if row.run.was_made] for rows in (group.before, group.now)]
+    if not all(made):
+        return None
+    before, now = (mean([float(not row.run.error) for row in rows]) for rows in made)
     if before == now:
         return None
-    error = next((row.run.error for row in group.now if row.run.error), "")
+    error = next((row.run.error for row in made[1] if row.run.error), "")
     return FigureChange(COMPLETED, before, now, now - before, error)
 
 
@@ -350,7 +351,12 @@ def _reasons(
             yield "", side, "no run of this example"
     if not group.before or not group.now:
         return
-    if all(row.run.error for row in (*group.before, *group.now)):
+    for side, rows in enumerate((group.before, group.now)):
+        for row in rows:
+            if not row.run.was_made:
+                yield "", side, row.run.error
+    made = [row.run for row in (*group.before, *group.now) if row.run.was_made]
+    if made and group.now[0].run.was_made and all(run.error for run in made):
         yield "", 1, f"the run failed before and now: {group.now[0].run.error}"
     for side, rows in ((1, group.now), (0, group.before)):
         for key in verdicts[side].keys:

@@ -147,7 +147,7 @@ def eval_(
         if target:
             # Before the target is imported: it may create its agent then.
             rules = [rule.rule() for rule in config.redact] if config else []
-            stack.enter_context(observed_targets(default_service(target.split(":")[0]), rules))
+            stack.enter_context(observed_targets(default_service(target), rules))
         function = load_target(target) if target else None
         store = stack.enter_context(open_store(db, create=bool(target)))
         evaluators = _evaluators(config, Path(config_path or DEFAULT_PATH).parent, calls, store)

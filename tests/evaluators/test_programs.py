@@ -15,7 +15,7 @@ import pytest
 from oteval import ConfigError, Message, Score, Trajectory
 from oteval.scoring import parse_config, prepare
 
-from ..make import asks, call, run
+from ..make import ROOT, asks, call, run
 
 RUN = run(
     1,
@@ -188,16 +188,26 @@ def test_input_that_is_not_read_is_no_failure(tmp_path: Path):
     assert scored(tmp_path, "echo '{\"score\": 1}'", long_run).status == "ok"
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-def test_a_program_of_node_reads_the_whole_line(tmp_path: Path):
-    """The example of the documentation works."""
-    (tmp_path / "check.mjs").write_text(
-        "import { readFileSync } from 'node:fs';\n"
-        "const run = JSON.parse(readFileSync(0, 'utf8'));\n"
-        "const calls = run.outputs.flatMap((m) => m.tool_calls ?? []);\n"
-        "const score = calls.length <= 1;\n"
-        "console.log(JSON.stringify({ score, comment: score ? '' : 'too many calls' }));\n"
-    )
-    (prepared,) = prepare(parse_config(settings(["node", "check.mjs"])), None, tmp_path)
+@pytest.mark.parametrize(
+    ("program", "file", "arguments"),
+    [
+        ("node", "few_calls.mjs", ["node", "few_calls.mjs", "3"]),
+        ("jq", "polite.sh", ["./polite.sh"]),
+    ],
+)
+def test_the_examples_of_the_page_work(
+    tmp_path: Path, program: str, file: str, arguments: list[str]
+):
+    """Programs of Node and bash read the line, and write a verdict."""
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    page = (ROOT / "docs" / "reference" / "checks.md").read_text("utf-8")
+    code = page.partition(f"`{file}`")[2].partition("```")[2].partition("\n")[2]
+    (tmp_path / file).write_text(code.partition("```")[0])
+    (tmp_path / file).chmod(0o755)
+    polite = run(2, *RUN.messages[:-1], Message("assistant", "Thanks for waiting."))
 
-    assert prepared.score(RUN, 0).passed is True
+    (prepared,) = prepare(parse_config(settings(arguments)), None, tmp_path)
+
+    assert prepared.score(polite, 0).passed is True
+    assert prepared.score(RUN, 0).passed is (program == "node")

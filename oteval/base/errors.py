@@ -22,12 +22,13 @@
         └── ReplayUnguarded a tool of the agent would have run, so that the replay has stopped
 
 `ReplayDiverged` is outside the tree, so that an agent's ``except Exception`` cannot hide it. Every
-message is one line that names the file, line or key, and the remedy. This module imports nothing
-from the package.
+message is one line that names the file, line or key, and the remedy; of a whole configuration, a
+line for each fault. This module imports nothing from the package.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 __all__ = [
@@ -70,7 +71,21 @@ class VariableMissing(InputError, KeyError):
 
 
 class ConfigError(OtevalError, ValueError):
-    """A configuration or an evaluator's argument is invalid; the message names the key or line."""
+    """A configuration or an evaluator's argument is invalid; the message names the key or line.
+
+    Attributes:
+        faults: All faults, a line each, if the message is about a whole configuration.
+    """
+
+    faults: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, faults: Iterable[str]) -> ConfigError:
+        """The error of a configuration with these faults."""
+        lines = tuple(" ".join(fault.split()) for fault in faults)
+        error = cls("\n".join(lines))
+        error.faults = lines
+        return error
 
 
 class StoreError(OtevalError):

@@ -77,7 +77,10 @@ def _status(debug: bool) -> int:
     except OtevalError as error:
         if _is_interrupt(error):
             return _fail("interrupted; finished work is kept", _INTERRUPTED)
-        return _fail(str(error), 2, debug)
+        *faults, last = getattr(error, "faults", ()) or (str(error),)
+        for fault in faults:
+            warn(fault)
+        return _fail(last, 2, debug)
     except Exception as error:
         if _is_interrupt(error):
             return _fail("interrupted; finished work is kept", _INTERRUPTED)

@@ -85,9 +85,11 @@ def prepare(
         job: The answers and limits that the processes of a job share; they replace the store's.
 
     Raises:
-        ConfigError: A reference or function cannot be loaded, or an option is wrong.
+        ConfigError: References or functions cannot be loaded, or options are wrong; the message has
+            a line for each evaluator.
     """
-    prepared = []
+    prepared: list[PreparedEvaluator] = []
+    faults: list[str] = []
     for settings in config.evaluators:
         try:
             references = references_of(settings, store, base)
@@ -97,7 +99,9 @@ def prepare(
             evaluator = _with_files(settings, base).prepare(resources)
             evaluator.check_prices(_cost_limits(settings, config.budgets.get(settings.name)))
         except OtevalError as error:
-            raise ConfigError(f"evaluator {settings.name!r}: {error}") from error
+            position = config.position_of(settings.name)
+            faults.append(f"{position}evaluator {settings.name!r}: {error}")
+            continue
         described = {
             **evaluator.describe(),
             **evaluator.describe_verdict(),
@@ -113,6 +117,8 @@ def prepare(
             scope=settings.scope,
         )
         prepared.append(PreparedEvaluator(scorer, references))
+    if faults:
+        raise ConfigError.of(faults)
     return prepared
 
 

@@ -91,11 +91,11 @@ def test_nothing_to_evaluate_is_status_3(filled: Run, rules: Any):
         ("evaluators: [\n", "oteval.yaml:2: no valid YAML"),
         (
             "evaluators:\n  - {name: a, type: trajectory_match, reference: none.json}\n",
-            "evaluator 'a': none.json: no such file",
+            "oteval.yaml:2: evaluator 'a': none.json: no such file",
         ),
         (
             "evaluators:\n  - {name: a, type: python, call: 'no_such_module_at_all:f'}\n",
-            "evaluator 'a': call 'no_such_module_at_all:f': cannot import",
+            "oteval.yaml:2: evaluator 'a': call 'no_such_module_at_all:f': cannot import",
         ),
     ],
 )
@@ -247,7 +247,33 @@ def test_a_configuration_is_checked(oteval: Run, rules: Any):
     assert (good.status, bad.status) == (0, 2)
     assert good.out.startswith("order  version ")
     assert good.err == "oteval.yaml: 1 evaluator, 1 gate\n"
-    assert bad.err == "oteval: oteval.yaml:9: unknown key 'moed'; did you mean 'mode'?\n"
+    assert bad.err == (
+        "oteval: oteval.yaml:9: evaluator 'order': unknown key 'moed'; did you mean 'mode'?\n"
+    )
+
+
+def test_all_faults_of_a_configuration_are_printed(oteval: Run, tmp_path: Path):
+    """Keys and missing references each have a line with the evaluator's name and its place."""
+    entries = (
+        "  - {name: order, type: trajectory_match, reference: none.json}\n"
+        "  - {name: calls, type: python, call: 'no_module:f'}\n"
+    )
+    (tmp_path / "oteval.yaml").write_text(f"evaluators:\n{entries}")
+    unprepared = oteval("config", "check")
+    broken = entries.replace("type: python", "typ: python").replace("reference", "refrence")
+    (tmp_path / "oteval.yaml").write_text(f"evaluators:\n{broken}")
+
+    assert [line[:48] for line in unprepared.err.splitlines()] == [
+        "oteval: oteval.yaml:2: evaluator 'order': none.j"[:48],
+        "oteval: oteval.yaml:3: evaluator 'calls': call '"[:48],
+    ]
+    for command in (("config", "check"), ("score",)):
+        done = oteval(*command)
+        assert done.status == 2
+        assert [line.split(": ")[1:3] for line in done.err.splitlines()] == [
+            ["oteval.yaml:2", "evaluator 'order'"],
+            ["oteval.yaml:3", "evaluator 'calls'"],
+        ]
 
 
 def test_the_schema_is_json(oteval: Run):

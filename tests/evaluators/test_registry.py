@@ -130,18 +130,24 @@ def test_another_package_adds_a_type(installed: Callable[[str, str], None], tmp_
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ({"type": "word_limit", "mst": 1}, "x.yaml:6: unknown key 'mst'; did you mean 'most'?"),
-        ({"type": "word_limit"}, "x.yaml:3: 'most' is missing in evaluators.0"),
+        (
+            {"type": "word_limit", "mst": 1},
+            "x.yaml:6: evaluator 'a': unknown key 'mst'; did you mean 'most'?",
+        ),
+        ({"type": "word_limit"}, "x.yaml:3: evaluator 'a': 'most' is missing"),
         (
             {"type": "word_limit", "most": "a"},
-            "x.yaml:6: evaluators.0.most: input should be a valid integer",
+            "x.yaml:6: evaluator 'a': most: input should be a valid integer",
         ),
         (
             {"type": "word_limit", "most": 1, "weights": {"x": {"fctor": 1}}},
-            "x.yaml:9: unknown key 'fctor'; did you mean 'factor'?",
+            "x.yaml:9: evaluator 'a': unknown key 'fctor'; did you mean 'factor'?",
         ),
         ({"type": "word_limits", "most": 1}, "did you mean 'word_limit'?"),
-        ({"type": "word_limit", "most": 1, "reference": "r"}, "x.yaml:7: unknown key 'reference'"),
+        (
+            {"type": "word_limit", "most": 1, "reference": "r"},
+            "x.yaml:7: evaluator 'a': unknown key 'reference'",
+        ),
     ],
 )
 def test_its_options_are_checked_like_ours(

@@ -135,15 +135,15 @@ def test_missing_arguments_leave_the_verdict_open(store: Store, base: Path) -> N
     [
         (
             {"type": "judge", "model": "openai:m", "reference": {"any": ["a.json"]}},
-            "evaluators.0.reference: evaluators of this type take one reference, not {any: [...]}",
+            "evaluator 'j': reference: evaluators of this type take one reference, not",
         ),
         (
             {"type": "trajectory_match", "reference": {"any": [{"any": ["a.json"]}]}},
-            "evaluators.0.reference.any.0: write a file, {trajectory: ID}, {name: NAME} or",
+            "evaluator 'j': reference.any.0: write a file, {trajectory: ID}, {name: NAME} or",
         ),
         (
             {"type": "trajectory_match", "reference": {"any": [{"example": True}]}},
-            "evaluators.0.reference.any.0: write a file",
+            "evaluator 'j': reference.any.0: write a file",
         ),
     ],
 )

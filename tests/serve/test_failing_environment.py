@@ -243,7 +243,7 @@ def test_sighup_has_the_rules_read_again(tmp_path: Path, start: Start) -> None:
     finally:
         status = server.stop()
 
-    assert "oteval.yaml:1: evaluators.0: 'type' must be one of" in told
+    assert "oteval.yaml:1: evaluator 'x': 'type' must be one of" in told
     assert metric
     assert ready == 200
     assert any("the old rules stay in force" in line for line in server.log)

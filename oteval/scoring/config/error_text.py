@@ -1,4 +1,4 @@
-"""Errors of a configuration file in one line: the place, the key and the remedy."""
+"""Errors of a configuration file, a line each: the place, the evaluator, the key, the remedy."""
 
 from __future__ import annotations
 
@@ -13,38 +13,77 @@ from pydantic import BaseModel, ValidationError
 
 from .evaluators import EvaluatorSettings, settings_of_entry
 
-__all__ = ["explain_error", "line_of"]
+__all__ = ["explain_errors", "line_of"]
 
 _UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def explain_error(
+def explain_errors(
     error: ValidationError,
     root: yaml.Node | None,
     source: str,
     model: type[BaseModel],
     value: Any,
-) -> str:
-    """The line number, the key and the remedy, in one line.
+) -> list[str]:
+    """All faults: the line number, the evaluator, the key and the remedy of each.
 
     Args:
-        error: A validation error. If it has several faults, the first is named.
+        error: A validation error.
         root: The nodes of the file.
         source: The file's name.
         model: The model of the file.
         value: The contents of the file.
     """
-    fault = _first(error.errors(include_input=False))
+    groups = _by_place(error, root)
+    return [_explained(_first(group), root, source, model, value) for group in groups]
+
+
+def _by_place(error: ValidationError, root: yaml.Node | None) -> list[list[Any]]:
+    """The faults by their place in the file: the alternatives of a union are one fault there.
+
+    A missing key beside a misspelled one is one fault with it.
+    """
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for fault in error.errors(include_input=False):
+        loc = fault["loc"]
+        depths = (depth for depth in range(len(loc)) if not _exists(root, loc[: depth + 1]))
+        depth = next(depths, len(loc))
+        is_missing_key = fault["type"] == "missing" and depth == len(loc) - 1
+        groups.setdefault(loc if is_missing_key else loc[:depth], []).append(fault)
+    faults = [fault for group in groups.values() for fault in group]
+    return [group for group in groups.values() if _misspelled(group[0], faults) in (None, *group)]
+
+
+def _exists(root: yaml.Node | None, key_path: Sequence[Any]) -> bool:
+    return len(line_of(root, key_path)[1]) == len(key_path)
+
+
+def _explained(
+    fault: Any, root: yaml.Node | None, source: str, model: type[BaseModel], value: Any
+) -> str:
     line, path = line_of(root, fault["loc"])
-    position = f"{source}:{line}"
-    key = ".".join(str(step) for step in path) or "the file"
+    owner, keys = _owner(path, value)
+    position = f"{source}:{line}: {owner}"
+    key = ".".join(str(step) for step in keys)
     if fault["type"] in _UNKNOWN_KEY:
         remedy = _nearest(str(path[-1]), _known_keys(model, value, fault["loc"][:-1]))
-        return f"{position}: unknown key {str(path[-1])!r}{remedy}"
+        return f"{position}unknown key {str(path[-1])!r}{remedy}"
     if fault["type"] == "missing":
-        return f"{position}: {fault['loc'][-1]!r} is missing in {key}"
+        suffix = f" in {key}" if key else "" if owner else " in the file"
+        return f"{position}{fault['loc'][-1]!r} is missing{suffix}"
     message = _plain(fault)
-    return f"{position}: {key}: {message[:1].lower()}{message[1:]}"
+    message = f"{message[:1].lower()}{message[1:]}"
+    return f"{position}{key}: {message}" if key else f"{position}{message}"
+
+
+def _owner(path: Sequence[Any], value: Any) -> tuple[str, Sequence[Any]]:
+    """The evaluator that a path is in, by its name, and the path inside; "" for other paths."""
+    if len(path) > 1 and path[0] == "evaluators":
+        entry = value["evaluators"][path[1]]
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        if isinstance(name, str) and name:
+            return f"evaluator {name!r}: ", path[2:]
+    return "", path
 
 
 def _plain(fault: Any) -> str:
@@ -59,13 +98,18 @@ def _plain(fault: Any) -> str:
 
 def _first(faults: Sequence[Any]) -> Any:
     """The first fault. If a key is missing, the misspelled key instead, if there is one."""
-    first = faults[0]
-    if first["type"] == "missing":
-        for fault in faults:
-            beside = fault["loc"][:-1] == first["loc"][:-1] and fault["type"] in _UNKNOWN_KEY
-            if beside and difflib.get_close_matches(str(fault["loc"][-1]), [first["loc"][-1]]):
-                return fault
-    return first
+    return _misspelled(faults[0], faults) or faults[0]
+
+
+def _misspelled(missing: Any, faults: Sequence[Any]) -> Any:
+    """The fault of an unknown key that looks like a missing key beside it; or None."""
+    if missing["type"] != "missing":
+        return None
+    for fault in faults:
+        beside = fault["loc"][:-1] == missing["loc"][:-1] and fault["type"] in _UNKNOWN_KEY
+        if beside and difflib.get_close_matches(str(fault["loc"][-1]), [missing["loc"][-1]]):
+            return fault
+    return None
 
 
 def line_of(root: yaml.Node | None, key_path: Sequence[Any]) -> tuple[int, list[Any]]:

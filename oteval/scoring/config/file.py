@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError
 from ...base.errors import ConfigError
 from ...model import IDENTITIES, name_attribute
 from .base import Strict
-from .error_text import explain_error, line_of
+from .error_text import explain_errors, line_of
 from .evaluators import EvaluatorEntry
 from .live import (
     Completion,
@@ -131,11 +132,16 @@ class Config(Strict):
         "a tool has another name than its function.",
     )
     _path: str | None = PrivateAttr(None)
+    _positions: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @property
     def path(self) -> str | None:
         """The file that it was read from, as an absolute path; None if it is not known."""
         return self._path
+
+    def position_of(self, evaluator: str) -> str:
+        """The file and the line of an evaluator, before a message; "" if they are not known."""
+        return self._positions.get(evaluator, "")
 
 
 def load_config(path: str | Path) -> Config:
@@ -185,11 +191,19 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
     try:
         config = Config.model_validate(value)
     except ValidationError as error:
-        raise ConfigError(explain_error(error, root, source, Config, value)) from error
+        faults = explain_errors(error, root, source, Config, value)
+        faults += _name_faults(value, root, source)
+        raise ConfigError.of(_in_order(faults, source)) from error
     has_names = any(getattr(config, kind) is not None for kind in IDENTITIES)
     if not (config.evaluators or config.monitors or config.tools or has_names):
         raise ConfigError(f"{source}:1: 'evaluators' is missing in the file")
-    _check_names(config, root, source)
+    faults = _name_faults(value, root, source)
+    faults += _push_faults(config, root, source) + _monitor_faults(config, root, source)
+    if faults:
+        raise ConfigError.of(_in_order(faults, source))
+    for index, evaluator in enumerate(config.evaluators):
+        line, _ = line_of(root, ["evaluators", index])
+        config._positions[evaluator.name] = f"{source}:{line}: "
     return config
 
 
@@ -204,67 +218,91 @@ def require_evaluators(config: Config, source: str | Path = DEFAULT_PATH) -> Con
     return config
 
 
-def _check_names(config: Config, root: yaml.Node | None, source: str) -> None:
-    """Refuse evaluators with the same name, and gates and budgets of unknown evaluators."""
+def _in_order(faults: list[str], source: str) -> list[str]:
+    """Faults, which begin with the file and the line, in the order of their lines."""
+    return sorted(faults, key=lambda fault: int(fault[len(source) + 1 :].partition(":")[0]))
+
+
+def _name_faults(value: Mapping[str, Any], root: yaml.Node | None, source: str) -> list[str]:
+    """Two evaluators with the same name, and gates and budgets of unknown evaluators.
+
+    Args:
+        value: The contents of the file; any part of it may have the wrong form.
+        root: The nodes of the file.
+        source: The file's name.
+    """
+    faults: list[str] = []
     names: list[str] = []
-    for index, rule in enumerate(config.evaluators):
-        if rule.name in names:
+    for index, name in _names_in(value.get("evaluators"), "name"):
+        if name in names:
             line, _ = line_of(root, ["evaluators", index, "name"])
-            raise ConfigError(f"{source}:{line}: two evaluators are called {rule.name!r}")
-        names.append(rule.name)
-    for index, gate in enumerate(config.gates):
-        _check_name(gate.evaluator, names, ["gates", index, "evaluator"], root, source)
-    for name in config.budgets:
-        _check_name(name, names, ["budgets", name], root, source)
-    _check_pushes(config, names, root, source)
-    _check_monitors(config, names, root, source)
+            faults.append(f"{source}:{line}: two evaluators are called {name!r}")
+        names.append(name)
+    for index, name in _names_in(value.get("gates"), "evaluator"):
+        faults += _unknown(name, names, ["gates", index, "evaluator"], root, source)
+    budgets = value.get("budgets")
+    for name in budgets if isinstance(budgets, Mapping) else ():
+        faults += _unknown(str(name), names, ["budgets", name], root, source)
+    return faults
 
 
-def _check_pushes(
-    config: Config, evaluators: list[str], root: yaml.Node | None, source: str
-) -> None:
-    """Refuse backends that are named twice, and scores of unknown evaluators."""
+def _names_in(entries: Any, key: str) -> list[tuple[int, str]]:
+    """The names under a key of each mapping in a list, with their places in the list."""
+    items = entries if isinstance(entries, list) else []
+    names = [entry.get(key) if isinstance(entry, Mapping) else None for entry in items]
+    return [(index, name) for index, name in enumerate(names) if isinstance(name, str)]
+
+
+def _push_faults(config: Config, root: yaml.Node | None, source: str) -> list[str]:
+    """Backends that are named twice, and scores of unknown evaluators."""
+    faults: list[str] = []
+    evaluators = [evaluator.name for evaluator in config.evaluators]
     targets: list[tuple[str, str | None]] = []
     for index, push in enumerate(config.push):
         key_path: list[Any] = ["push", index]
         if (push.backend, push.url) in targets:
             line, _ = line_of(root, [*key_path, "backend"])
-            raise ConfigError(f"{source}:{line}: push names the same {push.backend} twice")
+            faults.append(f"{source}:{line}: push names the same {push.backend} twice")
         targets.append((push.backend, push.url))
         for name in push.evaluators:
-            _check_name(name, evaluators, [*key_path, "evaluators"], root, source)
+            faults += _unknown(name, evaluators, [*key_path, "evaluators"], root, source)
+    return faults
 
 
-def _check_monitors(
-    config: Config, evaluators: list[str], root: yaml.Node | None, source: str
-) -> None:
-    """Refuse monitors with the same name, of unknown evaluators or to unknown destinations."""
+def _monitor_faults(config: Config, root: yaml.Node | None, source: str) -> list[str]:
+    """Monitors with the same name, of unknown evaluators or to unknown destinations."""
+    faults: list[str] = []
+    evaluators = [evaluator.name for evaluator in config.evaluators]
     names: list[str] = []
     for index, monitor in enumerate(config.monitors):
         key_path: list[Any] = ["monitors", index]
         if monitor.title in names:
             line, _ = line_of(root, [*key_path, "name"])
-            raise ConfigError(
-                f"{source}:{line}: two monitors are called {monitor.title!r}; give one a name"
-            )
+            text = f"two monitors are called {monitor.title!r}; give one a name"
+            faults.append(f"{source}:{line}: {text}")
         names.append(monitor.title)
         if monitor.evaluator is not None:
-            _check_name(monitor.evaluator, evaluators, [*key_path, "evaluator"], root, source)
+            path = [*key_path, "evaluator"]
+            faults += _unknown(monitor.evaluator, evaluators, path, root, source)
         for name in monitor.notify:
             path = [*key_path, "notify"]
-            _check_name(name, list(config.notify), path, root, source, "destination in notify")
+            kind = "destination in notify"
+            faults += _unknown(name, list(config.notify), path, root, source, kind)
+    return faults
 
 
-def _check_name(
+def _unknown(
     name: str,
     names: list[str],
     path: list[Any],
     root: yaml.Node | None,
     source: str,
     kind: str = "evaluator",
-) -> None:
-    if name not in names:
-        line, _ = line_of(root, path)
-        near = difflib.get_close_matches(name, names, 1) or names
-        hint = f"; did you mean {near[0]!r}?" if near else f"; add it: notify: {{{name}: ...}}"
-        raise ConfigError(f"{source}:{line}: no {kind} is called {name!r}{hint}")
+) -> list[str]:
+    """The fault of a name that is none of the names."""
+    if name in names:
+        return []
+    line, _ = line_of(root, path)
+    near = difflib.get_close_matches(name, names, 1) or names
+    hint = f"; did you mean {near[0]!r}?" if near else f"; add it: notify: {{{name}: ...}}"
+    return [f"{source}:{line}: no {kind} is called {name!r}{hint}"]

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ...base.errors import ConfigError
 from .base import Strict
-from .error_text import explain_error
+from .error_text import explain_errors
 from .yaml_text import read_yaml
 
 __all__ = ["TokenEntry", "load_tokens"]
@@ -88,4 +88,5 @@ def load_tokens(path: str | Path) -> list[TokenEntry]:
         return _TokenFile.model_validate(value or {}).tokens
     except ValidationError as error:
         # Not the error's own text, which would show the token.
-        raise ConfigError(explain_error(error, root, str(path), _TokenFile, value)) from None
+        faults = explain_errors(error, root, str(path), _TokenFile, value)
+        raise ConfigError.of(faults) from None

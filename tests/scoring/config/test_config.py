@@ -98,25 +98,25 @@ salt: x
         (GOOD + "zzz: 1\n", "x.yaml:3: unknown key 'zzz'; there are evaluators, gates, salt"),
         (
             MATCH + "    moed: strict\n    reference: r\n",
-            "x.yaml:4: unknown key 'moed'; did you mean 'mode'?",
+            "x.yaml:4: evaluator 'a': unknown key 'moed'; did you mean 'mode'?",
         ),
         (
             "evaluators:\n  - name: a\n    type: python\n    call: m:f\n    timeuot: 1\n",
-            "x.yaml:5: unknown key 'timeuot'; did you mean 'timeout'?",
+            "x.yaml:5: evaluator 'a': unknown key 'timeuot'; did you mean 'timeout'?",
         ),
         (
             "evaluators:\n  - name: a\n    type: trajectory_match\n    reference: r\n    where:\n"
             "      not:\n        agnet: x\n",
-            "x.yaml:7: unknown key 'agnet'; did you mean 'agent'?",
+            "x.yaml:7: evaluator 'a': unknown key 'agnet'; did you mean 'agent'?",
         ),
         (
             "evaluators:\n  - name: a\n    type: trajectory_match\n    reference:\n      nmae: r\n",
-            "x.yaml:5: unknown key 'nmae'; did you mean 'name'?",
+            "x.yaml:5: evaluator 'a': unknown key 'nmae'; did you mean 'name'?",
         ),
         (
             "evaluators:\n  - name: a\n    type: trajectory_match\n    reference:\n"
             "      dataset: r\n      kye: x\n",
-            "x.yaml:6: unknown key 'kye'; did you mean 'key'?",
+            "x.yaml:6: evaluator 'a': unknown key 'kye'; did you mean 'key'?",
         ),
         (
             GOOD + "gates:\n  - evaluator: a\n    min_passrate: 1\n",
@@ -124,44 +124,44 @@ salt: x
         ),
         (
             "evaluators:\n  - name: a\n    type: trajectory_mach\n",
-            "x.yaml:2: evaluators.0: 'type' must be one of budget, cost, final_answer, ",
+            "x.yaml:2: evaluator 'a': 'type' must be one of budget, command, cost, ",
         ),
         (
             "evaluators:\n  - name: a\n",
-            "x.yaml:2: evaluators.0: 'type' must be one of budget, cost, final_answer, ",
+            "x.yaml:2: evaluator 'a': 'type' must be one of budget, command, cost, ",
         ),
         (
             "evaluators:\n  - name: a\n    type: trajectory_match\n",
-            "x.yaml:2: 'reference' is missing in evaluators.0",
+            "x.yaml:2: evaluator 'a': 'reference' is missing",
         ),
         (
             MATCH + "    mode: stric\n    reference: r\n",
-            "x.yaml:4: evaluators.0.mode: input should be 'strict', 'unordered'",
+            "x.yaml:4: evaluator 'a': mode: input should be 'strict', 'unordered'",
         ),
         (
             MATCH + "    reference: r\n    sample: 1.5\n",
-            "x.yaml:5: evaluators.0.sample: input should be less than or equal to 1",
+            "x.yaml:5: evaluator 'a': sample: input should be less than or equal to 1",
         ),
         (
             "evaluators:\n  - name: a\n    type: trajectory_match\n    reference: {}\n",
-            "x.yaml:4: evaluators.0.reference: give either trajectory or name",
+            "x.yaml:4: evaluator 'a': reference: give either trajectory or name",
         ),
         (
             "evaluators:\n  - name: a\n    type: trajectory_match\n    reference: 5\n",
-            "x.yaml:4: evaluators.0.reference: input should be a valid string",
+            "x.yaml:4: evaluator 'a': reference: input should be a valid string",
         ),
         (
             "evaluators:\n  - name: a\n    type: python\n    call: no_colon\n",
-            "x.yaml:4: evaluators.0.call: string should match pattern",
+            "x.yaml:4: evaluator 'a': call: string should match pattern",
         ),
         (
             "evaluators:\n  - name: a\n    type: python\n    call: m:f\n    timeout: soon\n",
-            "x.yaml:5: evaluators.0.timeout: 'soon' is not a duration; write for instance 5s or 2m",
+            "x.yaml:5: evaluator 'a': timeout: 'soon' is not a duration; write for instance 5s",
         ),
         (
             "evaluators:\n  - name: a\n    type: python\n    call: m:f\n    where:\n"
             "      conditions:\n        - errors>0\n        - eror>0\n",
-            "x.yaml:6: evaluators.0.where.conditions: --where 'eror>0': unknown field 'eror'",
+            "x.yaml:6: evaluator 'a': where.conditions: --where 'eror>0': unknown field 'eror'",
         ),
         (
             GOOD + "gates:\n  - {evaluator: a, min_pass_rate: high}\n",
@@ -186,6 +186,46 @@ salt: x
 def test_a_fault_names_its_line_its_key_and_what_to_do(text: str, expected: str):
     """Every error is one line that begins with the file and the line."""
     assert fault(text).startswith(expected)
+
+
+def test_all_faults_are_named_at_once_by_the_evaluators_name():
+    """Each fault is one line, in the order of the file; alternatives of one value are one fault."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(
+            "evaluators:\n"
+            "  - {name: match, type: trajectory_match, moed: strict, sample: 2}\n"
+            "  - {name: cost, type: cost, max_csot: 1}\n"
+            "  - {name: order, type: tool_order, rules: [a before b], where: {conditions: [x>0]}}\n"
+            "  - {name: calls, type: trajectory_match, reference: 5}\n"
+            "  - {name: calls, type: loops, max_repeats: many}\n"
+            "  - {name: what, type: lops}\n"
+            "  - {type: loops}\n"
+            "gates:\n"
+            "  - {evaluator: mach, min_pass_rate: 1}\n"
+            "  - {evaluator: cost, min_pass_rate: high}\n"
+            "budgets: {costs: {max_cost_per_day: 1}}\n",
+            "x.yaml",
+        )
+
+    lines = str(caught.value).split("\n")
+    assert caught.value.faults == tuple(lines)
+    starts = [
+        "x.yaml:2: evaluator 'match': sample: ",
+        "x.yaml:2: evaluator 'match': 'reference' is missing",
+        "x.yaml:2: evaluator 'match': unknown key 'moed'; did you mean 'mode'?",
+        "x.yaml:3: evaluator 'cost': unknown key 'max_csot'; did you mean 'max_cost'?",
+        "x.yaml:4: evaluator 'order': where.conditions: ",
+        "x.yaml:5: evaluator 'calls': reference: ",
+        "x.yaml:6: evaluator 'calls': max_repeats: ",
+        "x.yaml:6: two evaluators are called 'calls'",
+        "x.yaml:7: evaluator 'what': 'type' must be one of ",
+        "x.yaml:8: 'name' is missing in evaluators.6",
+        "x.yaml:10: no evaluator is called 'mach'; did you mean 'match'?",
+        "x.yaml:11: gates.1.min_pass_rate: ",
+        "x.yaml:12: no evaluator is called 'costs'; did you mean 'cost'?",
+    ]
+    for line, start in zip(lines, starts, strict=True):
+        assert line.startswith(start)
 
 
 def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path):

@@ -13,11 +13,6 @@ from .containers import (
 from .conversations.recorded_run import (
     FILE_VERSION as FILE_VERSION,
 )
-from .file_parts import (
-    FilePart as FilePart,
-    read_part as read_part,
-    split_file as split_file,
-)
 from .jaeger import (
     decode_trace as decode_trace,
     is_trace as is_trace,
@@ -50,10 +45,8 @@ from .receiver.grpc import (
 )
 from .receiver.http import (
     HttpReceiver as HttpReceiver,
-    refusal as refusal,
-)
-from .receiver.http_server import (
     HttpServer as HttpServer,
+    refusal as refusal,
     refusal_of as refusal_of,
 )
 from .receiver.intake import (
@@ -75,11 +68,12 @@ from .spool import (
 )
 from .trace_files import (
     Batch as Batch,
+    FilePart as FilePart,
     Problem as Problem,
     file_size as file_size,
-    read as read,
-    read_stream as read_stream,
-)
-from .trace_folders import (
     files_of as files_of,
+    read as read,
+    read_part as read_part,
+    read_stream as read_stream,
+    split_file as split_file,
 )

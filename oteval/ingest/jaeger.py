@@ -15,8 +15,16 @@ from typing import Any
 
 from ..model import Attributes, Event, Link, Span
 from .otlp.decoded import MAX_COUNT, MAX_TIME, Decoded, prefix_problems, short_repr
-from .otlp.json_fields import Object, as_integer, as_object, as_objects, as_text
-from .otlp.json_values import bytes_value, double_value, from_base64
+from .otlp.json_fields import (
+    Object,
+    as_integer,
+    as_object,
+    as_objects,
+    as_text,
+    bytes_value,
+    double_value,
+    from_base64,
+)
 
 __all__ = ["decode_span", "decode_trace", "is_span", "is_trace"]
 

@@ -1,4 +1,4 @@
-"""The documents of a JSON text, with bounded memory and in spite of damage.
+"""The documents of a JSON text or of a zip archive, with bounded memory and in spite of damage.
 
 A text of JSON lines is parsed line by line. A line that is not a whole document (pretty-printed,
 several documents, damaged, or longer than `LONG_LINE`) is read value by value instead: the outer
@@ -6,23 +6,36 @@ objects and lists are entered, and each span is parsed by itself. A document of 
 takes little memory, and the part of a damaged document before the damage is kept.
 
 Only the outer structure is known here; `containers` decodes the documents.
+
+Members of a zip archive, such as a log of Inspect, are deflated, stored, or compressed by zstd,
+which Python reads only from version 3.14.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Callable, Iterator
 from tempfile import SpooledTemporaryFile
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
+from ..base.errors import InputError
 from . import clickhouse, incremental_json
-from .byte_stream import ByteStream
+from .compression import ByteStream, LimitExceeded, unzstd
 from .containers import WRAPPERS
-from .incremental_json import JsonCursor, MalformedJsonError
+from .incremental_json import MAX_VALUE, JsonCursor, MalformedJsonError
 from .otlp import parse_json
 
-__all__ = ["Document", "UnreadablePart", "documents"]
+__all__ = [
+    "ZIP_MAGIC",
+    "Document",
+    "MemberDocument",
+    "UnreadablePart",
+    "documents",
+    "zip_documents",
+]
 
 LONG_LINE = 32 << 20
 """A line of at least this many bytes is read value by value."""
@@ -361,3 +374,78 @@ def _serialized(value: Any) -> str:
         return json.dumps(value)
     except RecursionError:  # the parser goes slightly deeper than the serializer
         return "null"
+
+
+ZIP_MAGIC = b"PK\x03\x04"
+_ZSTD = 93
+_LOCAL_HEADER = 30  # bytes; the last four are the lengths of the name and the extra field
+# Inspect writes the first of these when an evaluation ends, the second when it starts.
+_HEADERS = ("header.json", "_journal/start.json")
+_SAMPLES = "samples/"
+
+
+class MemberDocument(NamedTuple):
+    """A member of an archive.
+
+    Attributes:
+        name: Its name.
+        value: The parsed JSON, or None.
+        problem: Why it cannot be read, or "".
+    """
+
+    name: str
+    value: Any
+    problem: str = ""
+
+
+def zip_documents(file: BinaryIO) -> Iterator[MemberDocument]:
+    """Yield the JSON zip_documents of an archive, the header first.
+
+    Args:
+        file: The archive, which can be sought in.
+
+    Raises:
+        InputError: It is damaged, or contains no JSON.
+    """
+    try:
+        with ZipFile(file) as archive:
+            members = _members(archive)
+            if not members:
+                raise InputError("a zip archive without a .json file")
+            for member in members:
+                yield _document(archive, file, member)
+    except (BadZipFile, OSError, struct.error) as error:
+        raise InputError(f"a damaged zip archive ({error})") from None
+
+
+def _members(archive: ZipFile) -> list[ZipInfo]:
+    """The members to read: the header and samples of a log; all JSON of any other archive."""
+    members = {entry.filename: entry for entry in archive.infolist()}
+    names = [name for name in members if name.endswith(".json")]
+    samples = [name for name in names if name.startswith(_SAMPLES)]
+    header = [name for name in _HEADERS if name in members][:1]
+    if samples and header:
+        names = [*header, *samples]
+    return [members[name] for name in names]
+
+
+def _document(archive: ZipFile, file: BinaryIO, member: ZipInfo) -> MemberDocument:
+    try:
+        if member.file_size > MAX_VALUE:
+            raise LimitExceeded(f"it has more than {MAX_VALUE >> 20} MiB")
+        if member.compress_type == _ZSTD:
+            data = unzstd(_raw(file, member), MAX_VALUE)
+        else:
+            with archive.open(member) as content:
+                data = content.read(MAX_VALUE)
+        return MemberDocument(member.filename, parse_json(data))
+    except (ValueError, RuntimeError, NotImplementedError, OSError, BadZipFile) as error:
+        return MemberDocument(member.filename, None, f"{error}; the file is skipped")
+
+
+def _raw(file: BinaryIO, member: ZipInfo) -> bytes:
+    file.seek(member.header_offset)
+    header = file.read(_LOCAL_HEADER)
+    name_length, extra_length = struct.unpack("<HH", header[-4:])
+    file.seek(name_length + extra_length, 1)
+    return file.read(member.compress_size)

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from oteval.base.errors import InputError
 
 from . import otlp
-from .byte_stream import ByteStream
-from .compression import ZSTD_MAGIC, unzstd
+from .compression import ZSTD_MAGIC, ByteStream, unzstd
 from .otlp import Decoded, decode_json, parse_json
 
 __all__ = ["MAX_MESSAGE", "is_message", "is_stream", "read_message", "read_stream", "read_varint"]

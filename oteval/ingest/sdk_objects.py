@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..model import Attributes, Event, Link, LogRecord, Span, named_event
-from .otlp.json_values import bytes_value, double_value
+from .otlp.json_fields import bytes_value, double_value
 
 __all__ = ["attributes_of", "log_record_of", "span_of", "value_of"]
 

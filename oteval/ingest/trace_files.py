@@ -10,6 +10,7 @@ file can be read, `InputError` is raised, after any batches with its earlier pro
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,19 +18,65 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from oteval.base.errors import InputError
 from oteval.model import LogRecord, ScoredRun, Span
 
-from . import json_documents, parquet, protobuf_stream, zip_documents
-from .byte_stream import ByteStream
-from .compression import Readable, Source
+from . import json_documents, parquet, protobuf_stream
+from .compression import ByteStream, Readable, Source
 from .containers import decode
-from .conversations import ConversationFile
+from .conversations.conversation_file import ConversationFile
 from .otlp import Decoded
 
-__all__ = ["Batch", "Problem", "file_size", "read", "read_stream"]
+__all__ = [
+    "Batch",
+    "FilePart",
+    "Problem",
+    "file_size",
+    "files_of",
+    "read",
+    "read_part",
+    "read_stream",
+    "split_file",
+]
+
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".pb", ".proto", ".bin", ".otlp", ".parquet", ".eval")
+_COMPRESSED = (".gz", ".zst", ".zstd")
+
+
+def files_of(path: str) -> list[str]:
+    """The files of a folder and its subfolders in order; any other path is returned alone.
+
+    Hidden files and folders below it are left out, and links to folders are not followed.
+
+    Args:
+        path: A path, or "-" for standard input.
+
+    Raises:
+        InputError: The folder cannot be read, or no name in it ends like a trace file's name.
+    """
+    if path == "-" or not Path(path).is_dir():
+        return [path]
+    files: list[str] = []
+    for folder, folders, names in os.walk(path, onerror=_refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        files += [str(Path(folder) / name) for name in sorted(names) if _may_hold_traces(name)]
+    if not files:
+        raise InputError(f"{path}: no file in it ends in {', '.join(_SUFFIXES)}, also compressed")
+    return files
+
+
+def _refuse(error: OSError) -> None:
+    raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
+
+
+def _may_hold_traces(name: str) -> bool:
+    bare = name.lower()
+    for suffix in _COMPRESSED:
+        bare = bare.removesuffix(suffix)
+    return bare.endswith(_SUFFIXES) and not name.startswith(".")
+
 
 CHUNK = 4096
 """The least spans and log records of a batch, unless the caller sets it."""
@@ -206,7 +253,7 @@ def _items(
         raise InputError(f"{name}: the file {'contains only white space' if head else 'is empty'}")
     if head.startswith(parquet.MAGIC) and not _is_json(head):
         yield from _parquet_items(source, stream, name, tables)
-    elif head.startswith(zip_documents.MAGIC) and not _is_json(head):
+    elif head.startswith(json_documents.ZIP_MAGIC) and not _is_json(head):
         yield from _zip_items(source, stream, name)
     elif protobuf_stream.is_stream(head):
         yield from _protobuf_items(protobuf_stream.read_stream(stream), name)
@@ -268,7 +315,7 @@ def _zip_items(source: Source, stream: ByteStream, name: str) -> Iterator[Decode
     conversations = ConversationFile()
     with _random_access(source, stream) as file:
         try:
-            for member in zip_documents.documents(file):
+            for member in json_documents.zip_documents(file):
                 member_name = f"{name}/{member.name}"
                 if member.problem:
                     yield Problem(member_name, None, member.problem)
@@ -323,3 +370,114 @@ def _described(head: bytes) -> str:
     if text.isprintable() and text:
         return f"text that begins with {text.strip()!r}"
     return f"binary data that begins with {head[:8].hex(' ')}"
+
+
+_REQUEST = b'{"resource'
+_CUT = b"\n" + _REQUEST
+_BLOCK = 64 << 10  # bytes; a request is mostly longer
+
+
+class FilePart(NamedTuple):
+    """A range of a file's bytes that begins with a request and ends before another request.
+
+    Attributes:
+        start: The offset of its first byte.
+        end: The offset after its last byte.
+    """
+
+    start: int
+    end: int
+
+
+def split_file(path: str | Path, part_size: int) -> list[FilePart]:
+    """The parts of a file of JSON lines in order, or no parts if it cannot be cut.
+
+    Args:
+        path: The file.
+        part_size: The approximate size of a part in bytes.
+    """
+    try:
+        size = Path(path).stat().st_size
+        if not Path(path).is_file() or size < 2 * part_size:
+            return []
+        with Path(path).open("rb") as file:
+            if file.read(len(_REQUEST)) != _REQUEST:
+                return []
+            cuts = [0]
+            while (cut := _next_cut(file, cuts[-1] + part_size)) is not None:
+                cuts.append(cut)
+    except OSError:
+        return []
+    parts = [FilePart(start, end) for start, end in zip(cuts, [*cuts[1:], size], strict=True)]
+    return parts if len(parts) > 1 else []
+
+
+def _next_cut(file: BinaryIO, offset: int) -> int | None:
+    """The offset of the first request at or after an offset; None if there is none."""
+    file.seek(offset)
+    tail = b""
+    while block := file.read(_BLOCK):
+        index = (tail + block).find(_CUT)
+        if index >= 0:
+            return file.tell() - len(block) - len(tail) + index + 1
+        tail = (tail + block)[-len(_CUT) :]
+    return None
+
+
+def read_part(path: str | Path, part: FilePart, *, chunk: int) -> Iterator[tuple[Batch, int]]:
+    """Read one part of a file.
+
+    Args:
+        path: The file.
+        part: The range of bytes to read.
+        chunk: The least spans and log records of a batch, as in `read`.
+
+    Yields:
+        Batches, each with the number of lines read so far. The lines of problems count from the
+        beginning of the part.
+    """
+    with Path(path).open("rb") as file:
+        window = _PartReader(file, part)
+        try:
+            for batch in read_stream(window, str(path), chunk=chunk):
+                yield batch, window.lines
+        except InputError as error:
+            # An unreadable part is a problem and not an error: the other parts are still read.
+            reason = str(error).removeprefix(f"{path}:")
+            yield Batch(problems=[_problem(str(path), reason)]), window.lines
+
+
+def _problem(source: str, reason: str) -> Problem:
+    """An error message about a file as a problem, with the line number removed from the message."""
+    line, colon, text = reason.partition(": ")
+    if colon and line.isdecimal():
+        return Problem(source, int(line), text)
+    return Problem(source, None, reason.strip())
+
+
+class _PartReader:
+    """A range of a file's bytes, readable like a whole file.
+
+    Attributes:
+        lines: The number of line ends read so far.
+    """
+
+    def __init__(self, file: BinaryIO, part: FilePart) -> None:
+        self._file = file
+        self._left = part.end - part.start
+        self.lines = 0
+        file.seek(part.start)
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(data)
+        self.lines += _line_ends(data)
+        return data
+
+
+def _line_ends(data: bytes) -> int:
+    """The number of newlines, found one by one; `count` would take longer."""
+    count, at = 0, data.find(b"\n")
+    while at >= 0:
+        count, at = count + 1, data.find(b"\n", at + 1)
+    return count

@@ -27,11 +27,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from benchmarks.served import until
 from oteval.base.durable_log import LogReader
 from oteval.base.redaction import RedactionRule
-from oteval.ingest.receiver import http_server
+from oteval.ingest.receiver import http as receiver_http
 from oteval.ingest.receiver.auth import Access
 from oteval.ingest.receiver.grpc import GrpcReceiver
-from oteval.ingest.receiver.http import HttpReceiver
-from oteval.ingest.receiver.http_server import HttpServer
+from oteval.ingest.receiver.http import HttpReceiver, HttpServer
 from oteval.ingest.receiver.intake import Intake
 from oteval.ingest.receiver.redaction import Redactor
 from oteval.ingest.spool import Position, Record, Spool
@@ -304,7 +303,7 @@ def test_ten_thousand_spans_deep(running: _Running) -> None:
 
 def test_headers_that_never_end(running: _Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred connections that send a byte now and then are closed; others are served."""
-    monkeypatch.setattr(http_server, "HEADER_TIMEOUT", 0.5)
+    monkeypatch.setattr(receiver_http, "HEADER_TIMEOUT", 0.5)
     slow = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(100)]
     for one in slow:
         one.sendall(b"POST /v1/traces HTTP/1.1\r\nx: ")

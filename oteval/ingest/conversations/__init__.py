@@ -9,7 +9,3 @@
 
 A run has an id that follows from the file's content, so that loading a file again adds nothing.
 """
-
-from .conversation_file import ConversationFile
-
-__all__ = ["ConversationFile"]

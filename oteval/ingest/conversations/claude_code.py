@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...model import Gap, ScoredRun, Trajectory, read_tokens
-from .recorded_run import short_attributes, time_ns
-from .session import Session
+from .recorded_run import Session, short_attributes, time_ns
 
 __all__ = ["ClaudeCodeSessions", "is_line"]
 

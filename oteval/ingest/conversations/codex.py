@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...model import Gap, ScoredRun, read_tokens
-from .recorded_run import short_attributes, time_ns
-from .session import Session
+from .recorded_run import Session, short_attributes, time_ns
 
 __all__ = ["CodexSession", "is_line"]
 
@@ -43,7 +42,7 @@ class CodexSession:
         kind = line["type"]
         session = self._session
         if kind == "session_meta":
-            yield from self._begin(payload)
+            self._begin(payload)
         elif kind == "turn_context":
             self._model = str(payload.get("model") or self._model)
         elif kind == "response_item":
@@ -55,7 +54,7 @@ class CodexSession:
         elif payload.get("type") == "token_count":
             self._count(payload)
 
-    def _begin(self, meta: Mapping[str, Any]) -> Iterator[ScoredRun]:
+    def _begin(self, meta: Mapping[str, Any]) -> None:
         name = str(meta.get("id") or "")
         if name == self._session.id:
             return
@@ -64,7 +63,6 @@ class CodexSession:
             facts = {key: meta.get(key) for key in ("cwd", "cli_version", "originator")}
             self._session.id = name
             self._session.attributes = short_attributes(facts)
-        yield from ()
 
     def _item(self, item: Mapping[str, Any]) -> Iterator[ScoredRun]:
         role = item.get("role")

@@ -1,8 +1,8 @@
 """OTLP requests to spans and log records: pure functions without files, clock or network.
 
 A **request** is an ExportTraceServiceRequest or ExportLogsServiceRequest; in files, it is called
-TracesData or LogsData. A request decodes to equal spans in JSON (`from_json`, with `json_fields`
-and `json_values`) and in protobuf (`from_protobuf`).
+TracesData or LogsData. A request decodes to equal spans in JSON (`from_json`, with `json_fields`)
+and in protobuf (`from_protobuf`).
 
 An invalid part of a request is left out, and one line in `Decoded.problems` names it; the rest is
 decoded. Only data that is not a request at all raises `InputError`. Metrics are ignored, and

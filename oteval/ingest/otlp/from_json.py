@@ -29,7 +29,9 @@ from .decoded import (
     short_repr,
 )
 from .json_fields import (
+    InvalidValueError,
     Object,
+    any_value,
     as_enum,
     as_integer,
     as_object,
@@ -39,7 +41,6 @@ from .json_fields import (
     as_trace_id,
     json_kind,
 )
-from .json_values import InvalidValueError, any_value
 
 __all__ = ["decode_json", "parse_json", "without_surrogates"]
 

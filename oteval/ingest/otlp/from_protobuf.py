@@ -33,7 +33,7 @@ from .decoded import (
     prefix_problems,
     short_repr,
 )
-from .json_values import InvalidValueError, bytes_value, double_value
+from .json_fields import InvalidValueError, bytes_value, double_value
 
 __all__ = [
     "attribute_value",

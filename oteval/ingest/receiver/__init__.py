@@ -2,7 +2,7 @@
 
 The path of a request, file by file:
 
-- `http_server` limits connections, `http` and `grpc` read the body of a request.
+- `http` and `grpc` read the body of a request; the HTTP server limits connections.
 - `auth` checks the sender's token and its rate.
 - `limits` bounds the bytes, parts and duration of requests.
 - `intake` parses and checks the request, sets the token's resource attributes, and spools it.

@@ -21,8 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ...base.redaction import CompiledRules, RedactionRule, TextRedactor
 from ..otlp.from_json import KEY_ALIASES
-from ..otlp.json_fields import as_span_id, as_trace_id
-from ..otlp.json_values import from_base64
+from ..otlp.json_fields import as_span_id, as_trace_id, from_base64
 
 __all__ = ["Redactor", "json_bytes"]
 

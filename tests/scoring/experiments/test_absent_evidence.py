@@ -13,7 +13,7 @@ import oteval
 from oteval import Store, evaluate
 from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.evaluators.registry import evaluator_types
-from oteval.ingest.conversations import ConversationFile
+from oteval.ingest.conversations.conversation_file import ConversationFile
 from oteval.model import Gap, Message, Trajectory, Usage
 from oteval.scoring.config import parse_config
 from oteval.scoring.experiments import configured

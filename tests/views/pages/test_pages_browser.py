@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from oteval.base.web_guard import LocalRequests
-from oteval.ingest.receiver.http_server import HttpServer
+from oteval.ingest.receiver.http import HttpServer
 from oteval.store import Store
 from oteval.views.pages.app import create_app
 from oteval.views.pages.site import Site

@@ -1,8 +1,8 @@
 """Bytes to spans and log records.
 
 - `trace_files` reads a file of any format, with `compression`, `json_documents` (and
-  `incremental_json` for large and damaged documents), `protobuf_stream` and `parquet`; `file_parts`
-  cuts a large file to be read in parallel.
+  `incremental_json` for large and damaged documents), `protobuf_stream` and `parquet`. It cuts a
+  large file to be read in parallel.
 - `containers` recognises a JSON document by its keys. Its formats are `jaeger`, `clickhouse`,
   `console_exporter`, `exported_runs`, and OTLP in `otlp`.
 - `sdk_objects` converts spans and log records of the Python SDK without encoding them.

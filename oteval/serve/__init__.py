@@ -12,7 +12,7 @@ In live scoring each stage hands a plain record to the next (`scoring_loop` has 
 decides which evaluations are due, `evaluator_runner` runs them (the verdict comes from
 `oteval.evaluators.scorer`), and `publisher` hands out the scores.
 
-`capture` and `inprocess` record the spans of the agent's process, without a server.
+`inprocess` records the spans of the agent's process, without a server.
 """
 
 import lazy_loader

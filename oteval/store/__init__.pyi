@@ -30,7 +30,7 @@ from .evaluator_figures import (
     ScoreBin as ScoreBin,
     VerdictCounts as VerdictCounts,
 )
-from .experiment_figures import (
+from .experiments import (
     ExperimentState as ExperimentState,
     KeyCounts as KeyCounts,
     ListedExperiment as ListedExperiment,

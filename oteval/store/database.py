@@ -20,8 +20,7 @@ from .connection import CHECKPOINT_SIZE, LOADING_MEMORY_LIMIT, MEMORY, MEMORY_LI
 from .current_scores import current_scores
 from .deletion import AuditLog, Deletion
 from .evaluator_figures import EvaluatorFigures
-from .experiment_figures import ExperimentFigures
-from .experiments import Experiments
+from .experiments import ExperimentFigures, Experiments
 from .judge_calls import JudgeCalls
 from .label_queue import LabelQueue
 from .live_state import LiveState

@@ -12,7 +12,7 @@ these files::
 ``unfinished.json`` alone, and reading it fails. Files that ``results.json`` does not name, such as
 the files of a failed job, are never read.
 
-`result_views` makes a database of a folder.
+`sharded.attach_results` makes a database of a folder.
 """
 
 from __future__ import annotations

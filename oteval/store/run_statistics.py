@@ -292,7 +292,7 @@ class SelectedRuns:
     def usages(self) -> list[dict[str, Any]]:
         """The sums of tokens by ``model``, over runs of a single model.
 
-        They are ``runs`` and the columns that `usage_sums.usage_of` reads.
+        They are ``runs`` and the columns that `column_sql.usage_of` reads.
         """
         return self._rows(_USAGES)
 

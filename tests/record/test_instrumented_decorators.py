@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from oteval.scoring import load, refresh
 from oteval.store import Store
 from tests.record.conftest import story
-from tests.record.programs import ROOT, TIMEOUT, run_program
+from tests.record.programs import ROOT, run_program
 
 SETUP = """
 import oteval
@@ -119,38 +118,6 @@ def test_a_tool_in_a_child_process_belongs_to_the_agent(tmp_path):
         ("result", "open"),
         ("assistant", "It is open"),
     ]
-
-
-WITHOUT_OPENTELEMETRY = """
-import sys
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "opentelemetry":
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Missing())
-import oteval
-@oteval.tool
-def add(one, two):
-    return one + two
-@oteval.agent
-def clerk(question):
-    with oteval.model_call(model="m", messages=question) as call, oteval.tool_call("c"):
-        call.answer("x")
-        return add(1, two=2)
-with oteval.conversation("c"):
-    assert clerk("hi") == 3
-assert oteval.context_environ() == {}
-oteval.attach_environ()
-assert "pydantic" not in sys.modules and "duckdb" not in sys.modules
-"""
-
-
-def test_the_decorators_work_without_opentelemetry():
-    """Oteval does not depend on OpenTelemetry's API: without it, only the functions run."""
-    command = [sys.executable, "-c", WITHOUT_OPENTELEMETRY]
-    done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), timeout=TIMEOUT, check=False)
-
-    assert done.returncode == 0
 
 
 def test_the_decorators_are_cheap_to_import():

@@ -105,6 +105,14 @@ from .semconv import (
     normal_finish_reason as normal_finish_reason,
     unusual_reasons as unusual_reasons,
 )
+from .span_columns import (
+    MAX_CONFLICTS as MAX_CONFLICTS,
+    AttributeColumns as AttributeColumns,
+    Slices as Slices,
+    SpanColumns as SpanColumns,
+    SpanOrigin as SpanOrigin,
+    WriteResult as WriteResult,
+)
 from .tables import (
     TABLES as TABLES,
     CallRow as CallRow,
@@ -115,18 +123,12 @@ from .tables import (
     is_list as is_list,
 )
 from .telemetry import (
-    MAX_CONFLICTS as MAX_CONFLICTS,
     SCORE_ATTRIBUTES as SCORE_ATTRIBUTES,
-    AttributeColumns as AttributeColumns,
     Attributes as Attributes,
     Event as Event,
     Link as Link,
     LogRecord as LogRecord,
-    Slices as Slices,
     Span as Span,
-    SpanColumns as SpanColumns,
-    SpanOrigin as SpanOrigin,
-    WriteResult as WriteResult,
     is_completed_by as is_completed_by,
     record as record,
 )

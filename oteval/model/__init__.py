@@ -11,7 +11,7 @@
 - A **dataset** has **examples**, an **experiment** runs a system on them, and **feedback** is one
   evaluator's verdict on a **run** of an experiment (`experiment`).
 - An **outline** has the columns of a stored run. Evaluators may decide the run by them, without its
-  messages (`columns`).
+  messages (`score`).
 - A **recording** has the answers of models and tools in one session, for its replay (`recording`).
 
 Times are nanoseconds since the Unix epoch, durations nanoseconds. Ids are lower-case hex, as in

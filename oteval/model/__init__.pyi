@@ -10,9 +10,6 @@ from .columns import (
     LISTED as LISTED,
     LONGEST_ASKED as LONGEST_ASKED,
     MEASURES as MEASURES,
-    Fact as Fact,
-    Outline as Outline,
-    OutlineRequest as OutlineRequest,
     RowColumn as RowColumn,
     RunColumn as RunColumn,
     RunRow as RunRow,
@@ -77,7 +74,10 @@ from .recording import (
 )
 from .score import (
     EvaluationResult as EvaluationResult,
+    Fact as Fact,
     Label as Label,
+    Outline as Outline,
+    OutlineRequest as OutlineRequest,
     Reference as Reference,
     Score as Score,
     ScoredRun as ScoredRun,

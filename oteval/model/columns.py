@@ -6,11 +6,6 @@ and for agents. `oteval.store.column_sql` has the same values in SQL, under the 
 
 To add a column, write an entry here and its SQL there; to store more of a run than now, follow the
 steps in `oteval.store` first.
-
-An **outline** is the columns of a stored run that let an evaluator decide it without its messages.
-Runs with equal outlines get equal results, so one evaluation is enough for all of them. The store
-has the columns of each fact in SQL (`oteval.store.outlines`). An evaluator names the facts that it
-needs (`oteval.evaluators.evaluator.Evaluator.outline_request`).
 """
 
 from __future__ import annotations
@@ -30,9 +25,6 @@ __all__ = [
     "LISTED",
     "LONGEST_ASKED",
     "MEASURES",
-    "Fact",
-    "Outline",
-    "OutlineRequest",
     "RowColumn",
     "RunColumn",
     "RunRow",
@@ -43,38 +35,6 @@ __all__ = [
     "group_text",
     "items_of",
 ]
-
-Fact = Literal["call_hashes", "overlapping", "models", "sound_results", "times", "usage"]
-"""The data of an outline besides the roles, the tools called with their messages, and the gaps.
-
-- ``call_hashes``: a hash of each call with its arguments; null where these were not captured.
-- ``overlapping``: whether calls of different messages ran at the same time.
-- ``models``: the models that answered.
-- ``sound_results``: true only if each call has a result, no call failed, and no message resembles
-  an error.
-- ``times``: the start and end of the run.
-- ``usage``: tokens and model calls.
-"""
-
-Outline = Mapping[str, Any]
-"""The columns of an outline, by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutlineRequest:
-    """The columns that an evaluator needs of a run.
-
-    Attributes:
-        facts: The facts besides the facts that every outline has.
-        calls: The hashes of calls that are distinguished. All other hashes become -1, so that more
-            runs have the same outline. None distinguishes all.
-        attribute: An attribute of the run that names its reference, or "".
-    """
-
-    facts: frozenset[Fact] = frozenset()
-    calls: tuple[int, ...] | None = None
-    attribute: str = ""
-
 
 LONGEST_ASKED = 1500
 """The maximum length (characters) of a run's question in a list."""

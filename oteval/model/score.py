@@ -1,4 +1,10 @@
-"""References, and verdicts on trajectories by evaluators and by people."""
+"""References, and verdicts on trajectories by evaluators and by people; outlines of runs.
+
+An **outline** is the columns of a stored run that let an evaluator decide it without its messages.
+Runs with equal outlines get equal results, so one evaluation is enough for all of them. The store
+has the columns of each fact in SQL (`oteval.store.outlines`). An evaluator names the facts that it
+needs (`oteval.evaluators.evaluator.Evaluator.outline_request`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +20,10 @@ from .trajectory import Message, Trajectory
 
 __all__ = [
     "EvaluationResult",
+    "Fact",
     "Label",
+    "Outline",
+    "OutlineRequest",
     "Reference",
     "Score",
     "ScoredRun",
@@ -230,3 +239,35 @@ class Label:
     note: str = ""
     score: float | None = None
     time_ns: int = 0
+
+
+Fact = Literal["call_hashes", "overlapping", "models", "sound_results", "times", "usage"]
+"""The data of an outline besides the roles, the tools called with their messages, and the gaps.
+
+- ``call_hashes``: a hash of each call with its arguments; null where these were not captured.
+- ``overlapping``: whether calls of different messages ran at the same time.
+- ``models``: the models that answered.
+- ``sound_results``: true only if each call has a result, no call failed, and no message resembles
+  an error.
+- ``times``: the start and end of the run.
+- ``usage``: tokens and model calls.
+"""
+
+Outline = Mapping[str, Any]
+"""The columns of an outline, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineRequest:
+    """The columns that an evaluator needs of a run.
+
+    Attributes:
+        facts: The facts besides the facts that every outline has.
+        calls: The hashes of calls that are distinguished. All other hashes become -1, so that more
+            runs have the same outline. None distinguishes all.
+        attribute: An attribute of the run that names its reference, or "".
+    """
+
+    facts: frozenset[Fact] = frozenset()
+    calls: tuple[int, ...] | None = None
+    attribute: str = ""

@@ -1,6 +1,6 @@
 """Outlines of stored runs: their columns, grouped so that equal outlines are decided once.
 
-`oteval.model.columns` describes the facts that an evaluator may request. Only ``messages``
+`oteval.model.score` describes the facts that an evaluator may request. Only ``messages``
 is a wide column. ``sound_results`` reads it, and `Outlines.messages` for the arguments of calls.
 """
 

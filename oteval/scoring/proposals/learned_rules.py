@@ -35,7 +35,7 @@ FEWEST_OF_A_KIND = 2
 MOST_LABELS = 500
 _FOLDS = 10
 _MOST_PARTS = 3
-_MOST_ALTERNATIVES = 4
+_MOST_ALTERNATIVES, _MOST_GOOD = 4, 20  # references of a case, runs that they are chosen from
 # Two rules differ by more than chance if the two-sided sign test of their agreement is below this:
 # from 4 labels on which only one of them agrees, none the other way.
 _CHANCE = 0.2
@@ -290,7 +290,7 @@ def _require_labels(runs: Sequence[RunFacts]) -> None:
 
 
 def _accepted_runs(evidence: Evidence, runs: Sequence[RunFacts]) -> dict[str, list[RunFacts]]:
-    """The good runs of each case that has several labelled runs, one for each set of calls."""
+    """The newest good runs of each case; none if each case has only one labelled run."""
     by_case: dict[str, list[RunFacts]] = defaultdict(list)
     for run in runs:
         case = run.case(evidence.key)
@@ -306,7 +306,7 @@ def _accepted_runs(evidence: Evidence, runs: Sequence[RunFacts]) -> dict[str, li
             if run.label and run.is_complete and all(c.arguments is not None for c in run.calls)
         ]
         if good:
-            accepted[case] = good
+            accepted[case] = good[-_MOST_GOOD:]
     return accepted
 
 

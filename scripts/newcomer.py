@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 MOST_CPU = 20.0  # seconds, from the first command to the first score
-TIMEOUT = 180  # seconds of a command
+TIMEOUT = 600  # seconds of a command
 README = Path(__file__).resolve().parent.parent / "README.md"
 QUESTIONS = [f"Refund order {number}" for number in (11, 12, 13, 14)]
 BROKEN = "Refund order 13"

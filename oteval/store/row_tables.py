@@ -23,7 +23,7 @@ __all__ = ["Relation", "RowTables"]
 
 Relation = duckdb.DuckDBPyRelation
 
-_MEMORY_LIMIT = "512MB"
+_MEMORY_LIMIT = "256MB"
 
 
 class RowTables:

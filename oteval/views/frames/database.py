@@ -26,6 +26,8 @@ from .rows import schema_of
 __all__ = ["Database", "open"]
 
 _DEFAULT = "oteval.duckdb"
+# Rows are read once, page by page, so that DuckDB need not keep those of earlier pages.
+_MEMORY_LIMIT = "128MB"
 
 
 def open(*paths: str | Path) -> Database:  # noqa: A001  read as oteval.open
@@ -141,6 +143,7 @@ class Database:
         with self._lock:
             if self._opened is None:
                 self._opened = self._closing.enter_context(open_databases(self.paths, _warn))
+                self._opened.set_memory_limit(_MEMORY_LIMIT)
             self._readers += 1
             store = self._opened.sibling()
         try:

@@ -43,12 +43,14 @@ _MENTIONED = re.compile(
     rf"|\b(?:an?|some|the|this|technical|internal|unexpected|system|server) {_THINGS}\b"
     r"|\b(?:had|have|having|experienc\w+|encounter\w*|ran into|due to|because of)"
     rf" (?:\w+ )?{_THINGS}\b"
+    r"|\b(?:not|(?:are|is|were|was|do|does|did)n't)(?: have)? enough\b|\binsufficient\b"
     r"|\b(?:is|was|are|were) down\b|\bout of service\b|\bno response\b"
 )
 _UNCLEAR = re.compile(
     r"\b(?:sorry|apolog\w+|unfortunately|regret\w*|however|but|although|though|again|later|instead"
     r"|pending|manual\w*|escalat\w+|support team|errors?|problems?|issues?|troubles?|not|no|never"
     r"|without|cannot|reject\w*|declin\w+|den(?:y|ied)|refus\w+|invalid|missing|wrong|try|tried"
+    r"|please|confirm|proceed|actually|seems?|oversight|would you"
     r"|attempt\w*|transfer\w*|human|agent)\b|n't\b|\?"
 )
 _ENGLISH = re.compile(

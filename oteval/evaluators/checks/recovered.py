@@ -2,8 +2,8 @@
 
 Each failed call of a turn **ends** in one of these ways:
 
-- ``retried``: the same tool succeeded later with equal arguments, or with arguments that differ
-  only in case, blanks and the form of numbers.
+- ``retried``: the same tool succeeded later with equal arguments, with arguments that differ only
+  in case, blanks and the form of numbers, or with corrected arguments that have the same ids.
 - ``other_way``: the tool only reads, and another call succeeded later.
 - ``reported``: the answer of the turn mentions a failure, see `failure_words`.
 - ``looped``: equal calls failed more than `max_attempts` times, and none succeeded.
@@ -18,6 +18,7 @@ well, but is never a reason to fail.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ __all__ = ["Recovered", "create_recovered_evaluator"]
 
 _State = Literal["failed", "doubtful", "succeeded", "unknown"]
 _Kind = Literal["retried", "other_way", "reported", "looped", "concealed", "unknown"]
+_ID = re.compile(r"(?:_id|[a-z]I[dD])$")
 _EMPTY = frozenset({"", "null", "none", '""', "{}", "[]"})
 
 
@@ -123,6 +125,13 @@ class Recovered(Check):
             own_key = attempt.call.index if attempt.key is None else attempt.key
             groups.setdefault((attempt.turn, own_key), []).append(attempt)
         endings = [self._ending(group, attempts, context) for group in groups.values()]
+        certain = [
+            ending
+            for ending, group in zip(endings, groups.values(), strict=True)
+            if ending.kind != "unknown" or any(attempt.state == "failed" for attempt in group)
+        ]
+        # Some tools never return anything: that says nothing beside a call that failed.
+        endings = certain or endings
         problems = [ending.text for ending in endings if ending.kind in ("looped", "concealed")]
         unknown = [ending.text for ending in endings if ending.kind == "unknown"]
         if not problems and unknown:
@@ -181,6 +190,8 @@ class Recovered(Check):
         changes = self._changes(context)
         if changes(last.name) is False and successes:
             return _Ending("other_way", f"{last.call} failed, and {successes[0].call} succeeded")
+        if not failures:
+            return _Ending("unknown", f"it is not known whether {last.call} failed: {last.reason}")
         doubt = self._doubt(group, attempts, context)
         if doubt or answer is None or mention != "silent":
             why = doubt or (
@@ -196,10 +207,8 @@ class Recovered(Check):
     def _doubt(
         self, group: Sequence[_Attempt], attempts: Sequence[_Attempt], context: EvaluationContext
     ) -> str:
-        """Why it is not certain that a call failed and that nothing took its place, or ""."""
+        """Why it is not certain that a call never succeeded and nothing took its place, or ""."""
         last = group[-1]
-        if all(attempt.state == "doubtful" for attempt in group):
-            return f"it is not known whether it failed: {last.reason}"
         if gap := context.content_gap("content_shortened"):
             return f"{gap.code}: {gap.detail}"
         try:
@@ -273,7 +282,21 @@ def _is_retry(later: _Attempt, failed: _Attempt) -> bool:
     if later.name != failed.name or later.key is None or failed.key is None:
         return False
     pair = (later.call.call.arguments, failed.call.call.arguments)
-    return later.key == failed.key or len({canonical(_plain(value)) for value in pair}) == 1
+    if later.key == failed.key or len({canonical(_plain(value)) for value in pair}) == 1:
+        return True
+    later_ids, failed_ids = map(_ids, pair)
+    return bool(failed_ids) and later_ids == failed_ids
+
+
+def _ids(arguments: Any) -> dict[str, str]:
+    """The arguments that are ids by their names: ``id``, ``order_id``, ``orderId``."""
+    if not isinstance(arguments, Mapping):
+        return {}
+    return {
+        str(name): str(value)
+        for name, value in arguments.items()
+        if isinstance(value, (str, int)) and (str(name) == "id" or _ID.search(str(name)))
+    }
 
 
 def _plain(value: Any) -> Any:

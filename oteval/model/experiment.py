@@ -363,7 +363,7 @@ class Run:
 
     @property
     def was_made(self) -> bool:
-        """Whether the system ran; otherwise the run tells nothing about it."""
+        """Whether the system ran; otherwise the run shows nothing about it."""
         return not self.error.startswith(NOT_RUN)
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..base.errors import ConfigError, OtevalError
 from ..evaluators import Evaluator, Scorer, version_of
-from ..model import Example, Score, Trajectory
+from ..model import Score, Trajectory
 from .config import Config, EvaluatorSettings, Limits
-from .references import OfExample, References, read_json, references_of
+from .references import References, read_json, references_of
 from .resources import JobLimits, resources_of
 
 if TYPE_CHECKING:
@@ -40,19 +40,6 @@ class PreparedEvaluator:
     def is_asked(self) -> bool:
         """Whether it calls language models, whose verdicts cost money and are reused."""
         return self.evaluator.asks_models
-
-    def for_example(self, example: Example, *, own_first: bool = False) -> PreparedEvaluator:
-        """The evaluator with the reference of an experiment's example.
-
-        Args:
-            example: The example.
-            own_first: Use the example's reference only if the evaluator has none itself.
-        """
-        option = self.evaluator.reference
-        if option is None:
-            return self
-        references = OfExample(example, self.references, option.form, own_first=own_first)
-        return replace(self, references=references)
 
     def score(self, trajectory: Trajectory, time_ns: int) -> Score:
         """The score of a trajectory with its reference, also if the evaluator fails."""

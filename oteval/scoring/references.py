@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ..store import Store
 
 __all__ = [
-    "OfExample",
     "References",
     "compared_reference",
     "read_json",
@@ -63,6 +62,30 @@ class References:
         del trajectory
         return None, ""
 
+    def of_example(
+        self, example: Example, trajectory: Trajectory, form: _Kind, *, own_first: bool
+    ) -> tuple[Reference | None, str]:
+        """The reference of a run of an experiment, or None and the reason why it is missing.
+
+        Args:
+            example: The example, whose reference outputs are its reference.
+            trajectory: The run, which may have one of these references.
+            form: Whether references are messages or the steps of a graph.
+            own_first: Use the example's reference only if there is none of these.
+        """
+        value, reference = example.reference_outputs, None
+        try:
+            if isinstance(value, (list, Mapping)) and value:
+                reference = _READ[form](example.id, value, "the example")
+        except ConfigError as error:
+            # Outputs other than a trajectory are for functions.
+            if set(value) == {"any"}:
+                return None, f"reference_outputs of example {example.id}: {error}"
+        if reference is not None and not own_first:
+            return reference, ""
+        own, problem = self.of(trajectory)
+        return (reference, "") if own is None and reference is not None else (own, problem)
+
 
 class _Fixed(References):
     def __init__(self, reference: Reference) -> None:
@@ -74,37 +97,8 @@ class _Fixed(References):
         return self.reference, ""
 
 
-class OfExample(References):
-    """The reference outputs of an experiment's example, before or after an evaluator's references.
-
-    Args:
-        example: The example.
-        own: The evaluator's references.
-        form: Whether references are messages or the steps of a graph.
-        own_first: Use the example's reference only if the evaluator has none.
-    """
-
-    def __init__(self, example: Example, own: References, form: _Kind, *, own_first: bool) -> None:
-        self.example, self.own, self.form, self.own_first = example, own, form, own_first
-
-    def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
-        """The reference of the example or of the run, or None and the reason."""
-        value, reference = self.example.reference_outputs, None
-        try:
-            if isinstance(value, (list, Mapping)) and value:
-                reference = _READ[self.form](self.example.id, value, "the example")
-        except ConfigError as error:
-            # Outputs other than a trajectory are for functions.
-            if set(value) == {"any"}:
-                return None, f"reference_outputs of example {self.example.id}: {error}"
-        if reference is not None and not self.own_first:
-            return reference, ""
-        own, problem = self.own.of(trajectory)
-        return (reference, "") if own is None and reference is not None else (own, problem)
-
-
 class _NoExample(References):
-    """A run's reference from an example; experiments put `OfExample` in its place."""
+    """A run's reference from an example; experiments call `of_example`."""
 
     fingerprint = "example"
 

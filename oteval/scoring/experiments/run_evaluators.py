@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from ...base.errors import ConfigError
 from ...base.runner.async_runner import AsyncRunner
 from ...evaluators import Evaluator, NotEvaluated, code_version, gaps_beside, version_of
-from ...model import ANSWER_ONLY, Example, Message, Run, SpanRef, Trajectory
+from ...model import ANSWER_ONLY, Example, Message, Run, Score, SpanRef, Trajectory
 from ...store import Store
 from ..config import Config
 from ..prepared import PreparedEvaluator, prepare
@@ -142,11 +142,20 @@ class _ConfiguredEvaluator:
         trajectory = _as_trajectory(run, example)
         if not self.prepared.scorer.wants(trajectory, self.salt):
             return [not_evaluated(self.name, "excluded by 'where' or 'sample'")]
-        prepared = self.prepared.for_example(example, own_first=self.own_reference_first)
-        outcome = await runner.run(partial(prepared.score, trajectory, time.time_ns()), self.name)
+        outcome = await runner.run(partial(self._score, trajectory, example), self.name)
         if outcome.error is not None:
             return [failed(self.name, outcome.error)]
         return keyed_results(outcome.value, self.name)
+
+    def _score(self, trajectory: Trajectory, example: Example) -> Score:
+        scorer, references = self.prepared.scorer, self.prepared.references
+        option, own_first = scorer.evaluator.reference, self.own_reference_first
+        if option is None:  # it compares with nothing
+            return scorer.score(trajectory, None, "", time.time_ns())
+        reference, problem = references.of_example(
+            example, trajectory, option.form, own_first=own_first
+        )
+        return scorer.score(trajectory, reference, problem, time.time_ns())
 
 
 def _as_trajectory(run: Run, example: Example) -> Trajectory:

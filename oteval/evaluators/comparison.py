@@ -283,14 +283,16 @@ def _one_differs(
     out: CallTable, ref: CallTable, spec: MatchSpec, pairs: Pairs, different: list[int]
 ) -> Verdict:
     """The verdict if all calls but one match the call at the same index."""
-    if spec.mode != "strict":
-        comment = calls_comment(out, ref, spec, different, different)
-    else:
-        position = out.at[different[0]]
+    position = out.at[different[0]]
+    if spec.mode == "strict" and spec.strict_order:
         calls = [call for call, at in enumerate(out.at) if at == position]
         role, length = out.roles[position], len(out.roles)
         match = StrictMatch(pairs, position, (role, role), (calls, calls), (length, length))
         comment = strict_comment(out, ref, spec, match)
+    else:
+        comment = calls_comment(out, ref, spec, different, different)
+        if spec.mode == "strict":
+            comment = f"position {position}: {comment}"
     return _failure(out, ref, spec, pairs, comment, different, different)
 
 
@@ -326,15 +328,8 @@ def _failure(
     missing: list[int],
 ) -> Verdict:
     reordered = reordered_lists(out, ref, spec, extra, missing)
-    return Verdict(
-        passed=False,
-        comment=comment,
-        matched=len(pairs),
-        missing=len(missing),
-        extra=len(extra),
-        alignment=pairs,
-        reordered=reordered,
-    )
+    counts = len(pairs), len(missing), len(extra)
+    return Verdict._make((False, comment, *counts, pairs, reordered))
 
 
 _NOWHERE = -1

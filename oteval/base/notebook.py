@@ -7,8 +7,10 @@ have ``_repr_html_`` and ``plot`` at no cost.
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["ShownPlot", "html_of", "plot_of"]
 

@@ -96,6 +96,7 @@ class ToolAnswer:
         raised: The exception that the function raised, if its type was recorded; None otherwise.
         is_cancelled: Whether the caller cancelled the tool before it returned.
         delay: The time that passes before the tool returns or raises; None for none.
+        is_fault: Whether its error was not recorded, so that a framework has to handle it anew.
     """
 
     result: Any = None
@@ -106,6 +107,7 @@ class ToolAnswer:
     raised: BaseException | None = None
     is_cancelled: bool = False
     delay: AnswerDelay | None = None
+    is_fault: bool = False
 
     def wait(self) -> None:
         """Wait in this thread until the tool returns."""

@@ -254,9 +254,11 @@ class ChangedToolCall(RecordedToolCall):
 
     Attributes:
         delay: The seconds until the tool answers.
+        is_fault: Whether the tool raises an exception that was not recorded.
     """
 
     delay: float = 0.0
+    is_fault: bool = False
 
 
 def changed_call(call: RecordedToolCall, change: ToolChange) -> ChangedToolCall:
@@ -272,7 +274,8 @@ def changed_call(call: RecordedToolCall, change: ToolChange) -> ChangedToolCall:
     bare = ChangedToolCall(call.name, call.arguments, call_id=call.call_id)
     kind, text = change.error
     if kind:
-        return replace(bare, is_error=True, raised=reported_form(kind, text))
+        raised = reported_form(kind, text)
+        return replace(bare, is_error=True, raised=raised, is_fault=True)
     recorded = call.result if call.own_result is None else call.own_result
     result = change.value if change.kind == "result" else _damaged(recorded or "", change.kind)
     return replace(bare, result=result)

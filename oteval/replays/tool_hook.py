@@ -58,9 +58,10 @@ class ReplayToolHook:
         if call is None:
             return None
         answer = self._answer_of(name, call)
-        if isinstance(call, ChangedToolCall) and call.delay:
-            return replace(answer, delay=AnswerDelay(call.delay, self._sleep))
-        return answer
+        if not isinstance(call, ChangedToolCall):
+            return answer
+        delay = AnswerDelay(call.delay, self._sleep) if call.delay else None
+        return replace(answer, delay=delay, is_fault=call.is_fault)
 
     def _answer_of(self, name: str, call: RecordedToolCall) -> ToolAnswer:
         if call.function and not self._player.answers_function(name):

@@ -275,6 +275,8 @@ async def test_openai_agents_tools_are_answered() -> None:
         pytest.raises(KeyError),
     ):
         await invoke(cancel, '{"order": 17}')
+    with tool_hook(Recorded(cancel=ToolAnswer(error="no", error_type="KeyError", is_fault=True))):
+        assert "An error occurred while running the tool" in await invoke(cancel, '{"order": 17}')
 
     assert hook.asked == [("cancel", {"order": 17})]
     assert ran == []

@@ -48,7 +48,9 @@ def _answered_invocation(
             if reached_model(answer):
                 return text_of(answer)
             error = raised(answer)
-            text = await _text_of_error(function_tool, tool_context, error)
+            text = None
+            if answer.is_fault:
+                text = await _text_of_error(function_tool, tool_context, error)
             if text is None:
                 raise error
             return text

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 import oteval
 from oteval.cli import cli
@@ -143,13 +144,17 @@ def test_pages_that_code_names_exist(folder: str) -> None:
 
 @pytest.mark.parametrize("path", GUIDES, ids=name_of)
 def test_configurations_in_pages_are_valid(path: Path, tmp_path: Path) -> None:
-    """Every oteval.yaml and every file of tokens shown is one that oteval reads."""
+    """oteval reads every shown oteval.yaml and file of tokens; a workflow uses the Action's inputs."""
     for text in blocks(path, "yaml"):
         if text.startswith("tokens:"):
             tokens = tmp_path / "tokens.yaml"
             tokens.write_text(text)
             tokens.chmod(0o600)
             assert load_tokens(tokens)
+        elif text.startswith("on:"):
+            steps = yaml.safe_load(text)["jobs"]["agent"]["steps"]
+            action = yaml.safe_load((ROOT / "action.yml").read_text())
+            assert set(steps[-1]["with"]) <= set(action["inputs"])
         else:
             config = parse_config(text)
             assert config.evaluators or config.monitors or config.tools or config.conversation

@@ -89,6 +89,7 @@ WRITERS: dict[str, Callable[[Run], int]] = {
     "export": lambda oteval: (
         oteval("export", "--jsonl", "runs.jsonl", "--parquet", "new/parquet", *DB).status
     ),
+    "init": lambda oteval: oteval("init", "--force", *DB).status,
     "reference add": lambda oteval: (
         oteval("reference", "add", "oteval-demo/references/refund.json", *DB).status
     ),
@@ -104,7 +105,7 @@ ALSO = {
 # These write nothing but rows of a database, which the others create in the same way, or reports
 # of `write_report`; `serve` and `view` have tests with their servers.
 TESTED_ELSEWHERE = {
-    "rescore",
+    *("rescore", "learn"),
     *("pull", "serve", "view", "mcp", "eval", "compare", "pairwise", "dataset add", "judge label"),
     *("judge calibrate", "replay verify", "replay serve", "whatif", "replay whatif", "resend"),
     *("monitor run", "monitor resend", "monitor mark", "monitor acknowledge", "monitor snooze"),

@@ -382,7 +382,7 @@ def test_export_writes_lines_and_parquet(filled: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "give --jsonl FILE, --parquet DIR, --sft FILE, --atif DIR or --otlp URL"),
+        ([], "give --jsonl FILE, --parquet DIR, --csv DIR, --sft FILE, --atif DIR or --otlp URL"),
         (["--jsonl", "none/x.jsonl"], "none/x.jsonl: cannot be written: No such file or directory"),
         (["--parquet", "oteval.duckdb"], "oteval.duckdb: cannot be written: File exists"),
     ],

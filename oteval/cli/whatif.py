@@ -151,8 +151,9 @@ def what_if(
     Without one, all sessions that the filters select are repeated. In the command, {input} is
     replaced by the user's message; otherwise it is the command's standard input.
 
-    Exit status: 0 no run broke, 1 a run broke or a score regressed, 2 an error, 3 no session could
-    be repeated, or not every SESSION that was named, or a model did not answer.
+    Exit status: 0 no run broke, 1 a run broke or did not recover from a fault, or a score
+    regressed, 2 an error, 3 no session could be repeated, or not every SESSION that was named, or a
+    model did not answer.
     """
     if resume and not name:
         raise ConfigError("--resume needs the --name of the experiment")

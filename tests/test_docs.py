@@ -144,7 +144,7 @@ def test_pages_that_code_names_exist(folder: str) -> None:
 
 @pytest.mark.parametrize("path", GUIDES, ids=name_of)
 def test_configurations_in_pages_are_valid(path: Path, tmp_path: Path) -> None:
-    """oteval reads every shown oteval.yaml and file of tokens; a workflow uses the Action's inputs."""
+    """Each oteval.yaml and file of tokens is valid; a workflow uses the inputs of the Action."""
     for text in blocks(path, "yaml"):
         if text.startswith("tokens:"):
             tokens = tmp_path / "tokens.yaml"

@@ -92,6 +92,11 @@ evaluators:
     timeout: 0.001
     where: {attributes: {test.case: ["1"]}}
   - {name: looks, type: "python", call: "MODULE:looks"}
+  - {name: recovered, type: recovered}
+  - name: program
+    type: command
+    command: [sh, -c, 'read run; echo "{\\"score\\": true}"']
+    where: {attributes: {test.case: ["1"]}}
 """
 REFERENCE = [
     {"role": "user", "content": "x"},

@@ -102,6 +102,9 @@ def export(
         )
     if (passed or failed) and not (sft or atif):
         raise click.UsageError("--passed and --failed choose runs of --sft and --atif; add one")
+    if csv and csv.lower().endswith(".csv"):
+        folder = csv[: -len(".csv")] or "tables"
+        raise click.UsageError(f"--csv {csv}: writes a file a table into a folder: --csv {folder}")
     if no_spans and scores not in ("events", "both"):
         raise click.UsageError("--no-spans sends nothing; add --scores events")
     selection = select(**filter_options)

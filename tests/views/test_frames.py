@@ -269,6 +269,15 @@ def test_csv_has_the_filtered_rows(oteval: Run, path: Path) -> None:
     assert oteval("export", "--csv", path, "--db", path).status == 2
 
 
+def test_csv_refuses_the_name_of_a_file(oteval: Run, path: Path) -> None:
+    """It writes several files, so a folder named like one of them is a mistake."""
+    done = oteval("export", "--csv", "runs.csv", "--db", path)
+
+    assert done.status == 2
+    assert "into a folder: --csv runs" in done.err
+    assert not Path("runs.csv").exists()
+
+
 def test_lone_surrogates_reach_every_form(tmp_path: Path) -> None:
     """A text that UTF-8 cannot encode is replaced, and nothing fails."""
     with Store(tmp_path / "x.duckdb") as store:

@@ -139,7 +139,7 @@ def init(
             if references is None:
                 references, about = recorded_references(paths)
             if not runs.ids:
-                warn(f"{db}: {runs.source}")
+                warn(f"{db}: no runs, or none that the filters select")
             config = propose_config(
                 runs.read,
                 labels.by_run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ from .replay_options import (
 
 __all__ = [
     "CommandAfterDashes",
+    "recording_files",
     "recordings_in",
     "recordings_of",
     "replay",
@@ -232,6 +233,11 @@ def recordings_of(
         yield recordings_in(store, sessions, selection, whole_invocations=whole_invocations)
 
 
+def recording_files(names: Iterable[str]) -> list[str]:
+    """Return the names that are files of recordings."""
+    return [name for name in names if name.endswith(_RECORDING_FILES) and Path(name).is_file()]
+
+
 def recordings_in(
     store: Store,
     sessions: Sequence[str],
@@ -247,7 +253,7 @@ def recordings_in(
         selection: The selection.
         whole_invocations: Whether all runs of one `oteval run` are one session.
     """
-    files = [name for name in sessions if name.endswith(_RECORDING_FILES) and Path(name).is_file()]
+    files = recording_files(sessions)
     ids = [name for name in sessions if name not in files]
     if not sessions:
         ids = _sessions(store.trajectories.read(selection))

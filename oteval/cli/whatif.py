@@ -39,7 +39,7 @@ from .common import (
 )
 from .experiments import experiment_progress, print_comparison, warn_regressed
 from .options import default_config, default_config_option
-from .replay import CommandAfterDashes, recordings_in, replay, runner_of
+from .replay import CommandAfterDashes, recording_files, recordings_in, replay, runner_of
 from .replay_options import (
     agent_options,
     allow_option,
@@ -176,7 +176,7 @@ def what_if(
     runners_of = partial(runner_of, target, command, input_form=input_form, timeout=timeout)
     runners_of(options)  # refuses a missing agent before anything is read
     name = name or f"whatif-{secrets.token_hex(4)}"
-    with open_store(db, create=True) as store:
+    with open_store(db, create=bool(recording_files(sessions))) as store:
         names = _resumed(store, name) if resume and not sessions else sessions
         recordings, _ = recordings_in(store, names, select(**filter_options))
         answering, _ = recordings_in(store, answers, EVERYTHING) if answers else ((), 0)

@@ -176,7 +176,8 @@ class ToolGate:
             elif not candidates and (line := _data_type(name)):
                 self.tools[name] = f"{line}, a type of data"
             else:
-                problems.append(_refusal(name, candidates))
+                declarations = [item for item in functions[name] if item.is_declaration]
+                problems.append(_refusal(name, candidates or declarations))
         return problems
 
     def _as_recorded(
@@ -313,6 +314,11 @@ def _refusal(name: str, candidates: Collection[ToolFunction]) -> str:
             f"with --run-tool {name}"
         )
     lines = " and ".join(sorted(function.line for function in candidates))
+    if all(function.is_declaration for function in candidates):
+        return (
+            f"the model asks for {name}, and {lines} only declares it: name the function that runs "
+            f"it: --tool {name}=MODULE:FUNCTION"
+        )
     first = min(candidates, key=lambda function: function.line)
     return (
         f"the model asks for {name}, and {len(candidates)} functions fit: {lines}; name the one "

@@ -458,6 +458,8 @@ class _Target:
             if not fault and (not is_repeated or _is_unanswered(threads)):
                 raise SessionFailed(f"{NOT_RUN}{reason}")
             changes = self._changes(name, run, threads)
+            if ended.status == "unverified" and not fault and not changes:
+                raise SessionFailed(f"{NOT_RUN}{reason}")
             raise SessionFailed(f"{changes}; {reason}" if changes else reason)
         return self._sessions.outputs(name, run, threads)
 

@@ -338,6 +338,13 @@ def run(a): return do_refund(**a)
 """,
         "--tool refund=MODULE:FUNCTION",
     ),
+    "a function without a body": (
+        """
+def refund(order): return None
+def run(a): return act(a["order"])
+""",
+        "only declares it",
+    ),
 }
 
 

@@ -173,6 +173,34 @@ def test_a_model_that_fails_is_an_error_and_never_a_score(
     assert len(server.requests) == request_count + 2
 
 
+def test_a_tool_without_a_function_is_not_a_broken_run(
+    whatif: WhatIf, server: Server, tmp_path: Path
+) -> None:
+    """The replay stopped before the agent could differ: the run is not made, with the remedy."""
+    (tmp_path / "offers.py").write_text(
+        "import clerk\n"
+        "tools = [{'type': 'function', 'function': {'name': 'close'}}]\n"
+        "body_of = clerk.body_of\n"
+        "clerk.body_of = lambda messages: body_of(messages, tools=tools)\n"
+        "target = clerk.target\n"
+    )
+
+    done = whatif(clerk_file(tmp_path, "Refund 17"), target="offers:target")
+
+    assert done.status == 3, done
+    assert rows_of(done, "broke") == []
+    assert "--run-tool close" in done.err
+
+
+def test_an_empty_folder_stays_empty(whatif: WhatIf, tmp_path: Path) -> None:
+    """Without a database there are no sessions, and none is created."""
+    done = whatif("--db", "none.duckdb")
+
+    assert done.status == 2
+    assert "none.duckdb: no such database" in done.err
+    assert not (tmp_path / "none.duckdb").exists()
+
+
 @pytest.mark.slow
 def test_a_model_that_is_down(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
     """Nothing was repeated: status 3, with the reason."""

@@ -19,6 +19,7 @@ from typing import Any
 from ..base.errors import ConfigError
 from ..base.import_hook import ImportHook
 from .content_variables import set_content_variables
+from .faults import guarded
 from .installed_packages import Choice, choose, installed_version, installed_versions
 from .libraries import HTTP_CLIENTS, LIBRARIES, Library, library_named
 from .library_activation import (
@@ -37,6 +38,7 @@ __all__ = [
     "library_states",
     "planned_states",
     "stop_watching",
+    "turn_off_clients",
 ]
 
 _LOG = logging.getLogger("oteval")
@@ -100,6 +102,15 @@ def stop_watching() -> None:
     if _imports is not None:
         _imports.remove()
         _imports = None
+
+
+def turn_off_clients() -> None:
+    """Turn off oteval's instrumentations of HTTP clients, which send the header ``traceparent``."""
+    with _lock:
+        clients = [name for name, active in _activations.items() if active.library in HTTP_CLIENTS]
+        for name in clients:
+            with guarded(f"turning off the instrumentation of {name}"):
+                _activations.pop(name).turn_off()
 
 
 def library_states() -> list[LibraryState]:

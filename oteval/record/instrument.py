@@ -192,6 +192,7 @@ def instrumented_captures(
         redact: Rules that remove secrets, as for `instrument`; see `active_rules`.
     """
     from .context_carriers import carries_context, uncarry_context
+    from .discovery import turn_off_clients
 
     handle, rules, is_carried = None, _rules(redact), carries_context()
     with _LOCK:
@@ -210,8 +211,12 @@ def instrumented_captures(
     finally:
         if handle is not None:
             handle.shutdown()
-        if not _ACTIVE and not is_carried:
-            uncarry_context()
+        if not _ACTIVE:
+            # The requests of the program are again as it sends them.
+            if handle is not None:
+                turn_off_clients()
+            if not is_carried:
+                uncarry_context()
 
 
 def active_rules() -> tuple[RedactionRule, ...]:

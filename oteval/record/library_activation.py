@@ -147,6 +147,13 @@ class Activation:
         if provider not in ours and self.targets.on_provider is not None:
             self.targets.on_provider(provider)
 
+    def turn_off(self) -> None:
+        """Turn oteval's instrumentation off; the agent's stays."""
+        if self.instrumentor is not None:
+            with self._own():
+                self.instrumentor.uninstrument()
+            self.instrumentor = None
+
     def take_back(self, instrumentor: Any) -> None:
         """Turn oteval's instrumentation on again, because the agent's refused."""
         self.others.pop(id(instrumentor), None)

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import requests
 
 import oteval as package
 from oteval import Store
@@ -270,3 +272,18 @@ def test_a_recorded_command_stores_each_span_once(desk: Run, tmp_path: Path) -> 
     # The span of the example, the agent, three model calls and two tools.
     assert spans == 7 * len(QUESTIONS)
     assert [len(run.messages) for run in runs] == [6] * len(QUESTIONS)
+
+
+def test_requests_after_an_experiment_are_sent_as_before() -> None:
+    """The instrumentations of HTTP clients, which add a header to requests, are off again."""
+    methods = httpx.HTTPTransport.handle_request, requests.Session.send
+    during = []
+
+    def target(inputs: dict[str, Any]) -> str:
+        during.append((httpx.HTTPTransport.handle_request, requests.Session.send))
+        return f"Hello {inputs}"
+
+    package.evaluate(target, data=[{"inputs": {"question": "Hi"}}], evaluators=[])
+
+    assert during[0] != methods
+    assert (httpx.HTTPTransport.handle_request, requests.Session.send) == methods

@@ -150,6 +150,8 @@ def load_target(reference: str) -> Any:
 def _load(reference: str) -> Any:
     """The object with a name such as ``package.module:name``; None if the module lacks it."""
     module_name, _, path = reference.partition(":")
+    if not module_name or not path:
+        raise ConfigError(f"call {reference!r}: write MODULE:FUNCTION")
     try:
         target: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:

@@ -13,6 +13,7 @@ from oteval.evaluators.functions import (
     call_with,
     code_version,
     load_function,
+    load_target,
 )
 
 AVAILABLE = {"outputs": 1, "inputs": 2, "reference_outputs": 3}
@@ -125,3 +126,10 @@ def test_a_direct_call_passes_the_reference() -> None:
 
     assert evaluator(outputs=messages, reference_outputs=messages)["score"] is True
     assert evaluator(outputs=messages, reference_outputs=[])["score"] is False
+
+
+@pytest.mark.parametrize("reference", ["shop", ":ask", "shop:"])
+def test_a_reference_without_a_module_or_a_function_shows_the_form(reference: str):
+    """The message has the form to write, instead of a function with an empty name."""
+    with pytest.raises(ConfigError, match="write MODULE:FUNCTION"):
+        load_target(reference)

@@ -394,6 +394,8 @@ class _Sessions:
             "agent": agent,
             "service": service,
             "models": list(trajectory.models),
+            "tools": list(trajectory.tools),
+            "finish_reasons": list(trajectory.finish_reasons),
             "usage": trajectory.usage.as_dict(),
             "gaps": [gap.as_dict() for gap in trajectory.gaps],
             "tool_calls": run.coverage.tool_calls,

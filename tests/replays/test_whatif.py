@@ -96,6 +96,18 @@ def test_an_equal_model_gives_equal_trajectories(
     assert "2 runs, 0 failed; tools: 2 exact" in done.err
 
 
+def test_checks_see_why_the_model_stopped(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
+    """The answers of the live model contain their finish reasons."""
+    (tmp_path / "oteval.yaml").write_text("evaluators: [{name: finish, type: finish_reason}]\n")
+
+    done = whatif(clerk_file(tmp_path, "Refund 17"))
+
+    # The recording lacks them.
+    (unevaluated,) = rows_of(done, "not_evaluated")
+    assert unevaluated["experiment"].endswith("-recorded")
+    assert rows_of(done, "session")[0]["new"]["finish_reasons"] == ["tool_call", "stop"]
+
+
 def differs(body: Body, number: int) -> Reply:
     """Script: a model that calls tools in other ways, by the question."""
     question = body["messages"][1]["content"]

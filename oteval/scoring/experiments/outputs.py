@@ -84,8 +84,8 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
     Args:
         outputs: A trajectory, a list of messages, or a dict with ``messages`` or, without
             messages, ``trajectory``. Or one message, the answer, if nothing else of the run is
-            known. A dict may also have ``agent``, ``service``, ``models``, ``usage`` and
-            ``gaps``, in the form of `Trajectory.as_dict`.
+            known. A dict may also have ``agent``, ``service``, ``models``, ``finish_reasons``,
+            ``tools``, ``usage`` and ``gaps``, in the form of `Trajectory.as_dict`.
         trajectory_id: The id of a trajectory that is made from messages.
     """
     if isinstance(outputs, Trajectory):
@@ -144,6 +144,7 @@ def facts_of(trajectory: Trajectory | None, observation: Observation) -> dict[st
         "agent": trajectory.agent,
         "service": trajectory.service,
         "models": list(trajectory.models),
+        "finish_reasons": list(trajectory.finish_reasons),
         "usage": trajectory.usage.as_dict() if trajectory.usage != Usage() else None,
         "gaps": [gap.as_dict() for gap in trajectory.gaps],
     }
@@ -156,9 +157,11 @@ def _facts(outputs: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {
         name: outputs[name] for name in names if isinstance(outputs.get(name), str)
     }
-    models, usage = outputs.get("models"), outputs.get("usage")
-    if isinstance(models, list) and all(isinstance(model, str) for model in models):
-        facts["models"] = tuple(models)
+    for name in ("models", "finish_reasons"):
+        texts = outputs.get(name)
+        if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
+            facts[name] = tuple(texts)
+    usage = outputs.get("usage")
     counts = Usage().as_dict().keys()
     if isinstance(usage, Mapping) and usage.keys() == counts:
         facts["usage"] = Usage(**{name: int(usage[name]) for name in counts})

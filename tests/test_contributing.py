@@ -29,7 +29,8 @@ def copy(tmp_path: Path) -> Path:
     for folder in ("oteval", "tests", "docs", "scripts", "collector", "benchmarks", "examples"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
-    for path in (*ROOT.glob("*.md"), ROOT / "pyproject.toml", ROOT / "LICENSE"):
+    files = ("pyproject.toml", "LICENSE", "action.yml")
+    for path in (*ROOT.glob("*.md"), *(ROOT / name for name in files)):
         shutil.copy(path, tmp_path)
     return tmp_path
 

@@ -117,6 +117,18 @@ class ToolGate:
             problems += self._take_found(unknown, is_asked=is_asked) if unknown else []
             return next(filter(None, problems), "")
 
+    def ambiguity_of(self, names: Iterable[str]) -> str:
+        """The problem of the first tool that several functions may run; "" if there is none."""
+        with self._lock:
+            answered = self.tools.keys() | self._functions.keys()
+            unknown = [name for name in names if name not in answered and not self.runs(name)]
+            functions = functions_of_tools(unknown) if unknown else {}
+            for name in unknown:
+                candidates = self._candidates(name, functions[name])
+                if len(candidates) > 1:
+                    return _refusal(name, candidates)
+        return ""
+
     def is_taken_over(self, name: str) -> bool:
         """Whether a function of the agent's own code was taken over for a tool."""
         return name in self._taken_names
@@ -160,12 +172,7 @@ class ToolGate:
         functions = functions_of_tools(names)
         problems: list[str] = []
         for name in names:
-            candidates = [
-                function
-                for function in functions[name]
-                if not function.is_declaration
-                and (function.takes_arguments or name not in self._with_arguments)
-            ]
+            candidates = self._candidates(name, functions[name])
             candidates = self._as_recorded(name, candidates, is_asked=is_asked)
             # Functions that do not exist yet are taken over in addition to the existing function.
             existing = [function for function in candidates if function.instances]
@@ -179,6 +186,14 @@ class ToolGate:
                 declarations = [item for item in functions[name] if item.is_declaration]
                 problems.append(_refusal(name, candidates or declarations))
         return problems
+
+    def _candidates(self, name: str, functions: Iterable[ToolFunction]) -> list[ToolFunction]:
+        return [
+            function
+            for function in functions
+            if not function.is_declaration
+            and (function.takes_arguments or name not in self._with_arguments)
+        ]
 
     def _as_recorded(
         self, name: str, candidates: list[ToolFunction], *, is_asked: bool

@@ -118,6 +118,17 @@ class ToolGuard:
         self._tools_asked.update(names)
         self._stop_for(self._gate.open_to(names))
 
+    def require_unambiguous(self) -> None:
+        """Stop the replay if several functions may run a recorded tool that a request hides.
+
+        A model may ask for a tool that its request does not offer, such as in plain text.
+
+        Raises:
+            ReplayUnguarded: Several functions of the agent may belong to a recorded tool.
+        """
+        if self._gate is not None:
+            self._stop_for(self._gate.ambiguity_of(self._recorded_names))
+
     def require_no_tool_in(self, code: CodeType) -> None:
         """Stop the replay before code defines a tool again.
 

@@ -96,7 +96,10 @@ class WhatIfPlayer(Player):
             if api is None:
                 return self._other_request(request)
             # The model may request any of them.
-            self.require_answered(offered_tools(request.body))
+            offered = offered_tools(request.body)
+            self.require_answered(offered)
+            if not offered:
+                self.require_unambiguous()
             sent = parsed(api, request)
             agent = self._threads.agent_of(sent)
             self._returned |= {m.tool_call_id for m in sent.messages if m.tool_call_id}

@@ -14,7 +14,7 @@ from oteval.model import RecordedToolCall
 
 from ..commands import Done, Run, oteval
 from ..model_server import Body, Reply, Server, completion, error, serving
-from .clerk import clerk, clerk_file, write_clerk
+from .clerk import CLERK, clerk, clerk_file, write_clerk
 from .recorded import tool_request
 
 __all__ = ["oteval"]
@@ -202,6 +202,20 @@ def test_a_tool_without_a_function_is_not_a_broken_run(
     assert done.status == 3, done
     assert rows_of(done, "broke") == []
     assert "--run-tool close" in done.err
+
+
+def test_a_tool_that_no_request_offers_never_runs(
+    whatif: WhatIf, server: Server, tmp_path: Path
+) -> None:
+    """The agent offers no tools, and two of its functions may be the recorded one."""
+    again = "class Desk:\n    def refund(self, order: int) -> str:\n        return refund(order)\n"
+    (tmp_path / "plain.py").write_text(CLERK.replace("@tool\n", "") + again)
+
+    done = whatif(clerk_file(tmp_path, "Refund 17"), target="plain:target")
+
+    assert done.status == 3, done
+    assert "--tool refund=" in done.err
+    assert not (tmp_path / "refunds").exists()
 
 
 def test_an_empty_folder_stays_empty(whatif: WhatIf, tmp_path: Path) -> None:

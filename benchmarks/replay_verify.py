@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def fill_database(path: Path, sessions: int) -> None:
 
 def recorded(number: int) -> tuple[list[Any], list[Any]]:
     """Return the spans and log records of a session."""
-    from oteval.model import Chunk, Exchange, LogRecord, Span
+    from oteval.model import Chunk, Exchange, Span
     from oteval.model.recording import to_event
 
     trace, step = f"{number + 1:032x}", 1_000_000_000
@@ -197,10 +198,7 @@ def recorded(number: int) -> tuple[list[Any], list[Any]]:
             start_ns=start,
             end_ns=start + step // 4,
         )
-        event = to_event(exchange)
-        logs.append(
-            LogRecord(trace, span, event.time_ns, event_name=event.name, body=dict(event.body))
-        )
+        logs.append(replace(to_event(exchange), trace_id=trace, span_id=span))
     return spans, logs
 
 

@@ -433,7 +433,7 @@ if step == "commit":
                 killed()
     state.check = check
 else:
-    setattr(state, step, killed)
+    setattr(store.outbox if step == "queue" else state, step, killed)
 checks.check(store, config("{evaluator: e, group_by: agent, notify: [ops]}"), int(now))
 """
 

@@ -567,7 +567,7 @@ def _until(holds: Callable[[], bool], patience: float = 10.0) -> None:
 CHILD = """
 import sys, time
 from pathlib import Path
-from oteval.serve.publish import Forwarder
+from oteval.serve.publish.forwarder import Forwarder
 from oteval.base.clients.otlp_client import HttpClient
 from tests.serve.publish.test_forwarder import request
 forwarder = Forwarder(Path(sys.argv[1]), HttpClient(sys.argv[2]), deadline=0.05)

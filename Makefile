@@ -127,7 +127,7 @@ test-replay-agents: $(FRAMEWORKS_STAMP)
 	  $(BIN)/pytest -q -n 2 -rs -m replay_agents tests/replays/test_framework_agents.py
 
 test-duckdb-1.5: $(OLD_STAMP)
-	$(OLD)/bin/pytest -q -n 2 -m 'database and not slow and not examples'
+	$(OLD)/bin/pytest -q -n 2 -m 'database and not slow and not examples and not notebook'
 
 # The first hour with the built wheel, without extras, in an environment of its own.
 test-wheel: $(STAMP)

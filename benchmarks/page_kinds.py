@@ -124,7 +124,10 @@ def _lists(places: Sequence[Place]) -> dict[str, Kind]:
         "runs, nothing": empty(search(lambda at: f"agent=nobody-{at}")),
         "runs, rare failure": empty(search(lambda at: f"evaluator=none-{at} passed=false")),
         "runs, common text": rows(search(lambda at: f"order tokens>{at}")),
-        "runs, rare text": rows(search(lambda at: f'"order {at}?" agent={agents[at]}')),
+        # Behind the runs that a live server has just got, the search goes on by a link.
+        "runs, rare text": Kind(
+            search(lambda at: f'"order {at}?" agent={agents[at]}'), (f"{_RUN}|search further back",)
+        ),
         "runs, no such text": empty(search(lambda at: f"headphones-{at}")),
         "runs, an id": Kind(
             (str(httpx.URL("/runs", params={"q": name})) for name in ids),
@@ -174,7 +177,8 @@ def _figures(periods: Sequence[str]) -> dict[str, Kind]:
         "overview": Kind(
             (f"/?period={next(period)}&x={number}" for number in numbers), ("billing", "quality")
         ),
-        "variants": Kind(itertools.repeat("/variants"), (_RUN, "tool_")),
+        # The latest 20,000 runs; on a live server these are the sent ones, which call get_order.
+        "variants": Kind(itertools.repeat("/variants"), (_RUN, "tool_|get_order")),
         "evaluators": Kind(
             (f"/evaluators?period={next(period)}&x={number}" for number in numbers),
             ('href="/evaluators/quality', 'href="/evaluators/match'),

@@ -81,11 +81,23 @@ class AgentAnswers:
         return tuple(self._returned)
 
     def is_recorded_error(self, error: BaseException) -> bool:
-        """Whether a recorded run ended with the same exception as the agent's run."""
+        """Whether a recorded run ended with the same exception as the agent's run.
+
+        An exception that an agent caught in the recording did not end its run.
+        """
         text = error_text(error)
         has_ended = any(end.error == text for end in self._ends) or not self._ends
-        return has_ended and any(
-            bool(answer.error) and self._is_same(answer.error, text) for answer in self._recorded
+        was_caught = any(
+            end.error == text and not self._is_same(answer.error, text)
+            for answer, end in self._pairs()
+        )
+        return (
+            has_ended
+            and not was_caught
+            and any(
+                bool(answer.error) and self._is_same(answer.error, text)
+                for answer in self._recorded
+            )
         )
 
     def divergences(self) -> list[Divergence]:

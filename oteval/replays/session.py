@@ -284,6 +284,11 @@ class ReplaySession:
             reasons=(*result.reasons, *self.answers.not_compared()),
         )
 
+    def ended_as_recorded(self, error: BaseException) -> bool:
+        """Whether the recorded exception ended the agent, after all recorded model calls."""
+        is_complete = self.result.served == len(self.recording.model_calls)
+        return is_complete and self.answers.is_recorded_error(error)
+
     def keep(self, folder: Path) -> None:
         """Write files for the parent process into a folder; the result itself needs no files."""
 

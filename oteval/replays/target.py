@@ -207,9 +207,9 @@ def verified(session: ReplaySession, raised: BaseException | None) -> VerifiedSe
             return VerifiedSession(name, "unverified", result.unguarded[0], result)
         return VerifiedSession(name, "passed", result=result)
     text = f"the agent raised {type(raised).__name__}: {raised}".rstrip(": ")
-    calls = session.recording.model_calls
-    if result.passed and result.served == len(calls) and session.answers.is_recorded_error(raised):
+    if result.passed and session.ended_as_recorded(raised):
         return VerifiedSession(name, "passed", f"{text}, as recorded", result)
+    calls = session.recording.model_calls
     is_recorded = calls and result.served == result.model_calls and calls[-1].error
     if is_recorded and result.passed:
         return VerifiedSession(name, "passed", f"{text}, after a recorded error", result)

@@ -17,9 +17,9 @@ from ..base.errors import ConfigError
 from ..base.text import counted
 from ..model import RecordedModelCall, RecordedToolCall, Recording
 from .address_list import AddressList
-from .agent_answers import AgentAnswers
 from .open_replays import OpenReplay
 from .recording_files import load, save
+from .replay_result import ReplayResult
 from .request_edits import RequestEdits
 from .session import ReplaySession
 from .text_comparison import compiled
@@ -153,6 +153,7 @@ class WhatIfSession(ReplaySession):
             recording,
             miss="error",
             capture=False,
+            normalize=options.normalize,
             tools=options.tools,
             run_tools=options.run_tools,
         )
@@ -173,8 +174,17 @@ class WhatIfSession(ReplaySession):
             programs=frozenset(options.allow_processes),
             sleep=sleep,
         )
-        # Another model may return another answer.
-        self.answers = AgentAnswers(())
+
+    def _finished(self, *, is_complete: bool) -> ReplayResult:
+        """Compare no answers of agents: another model may return another answer."""
+        return self.player.finish(is_complete=is_complete)
+
+    def ended_as_recorded(self, error: BaseException) -> bool:
+        """Whether the recorded exception ended the agent, and no changed answer may be its cause.
+
+        The calls before it are compared by the evaluators.
+        """
+        return not self.player.coverage.changed and self.answers.is_recorded_error(error)
 
     def keep(self, folder: Path) -> None:
         """Write the new run of this process into a folder."""

@@ -45,6 +45,7 @@ _KEY = "what_if"
 AFTER_FAULT = "after the fault "
 """The beginning of the reason why an agent failed that got a fault before."""
 _MOST_CHANGES = 2
+_OWN_FAILURES = ("error", "crashed")  # the statuses of an agent that raised, or whose process died
 
 
 class SessionFailed(OtevalError):
@@ -445,9 +446,8 @@ class _Target:
                 run = new_run(job.output.parent)
             except InputError as error:
                 raise SessionFailed(str(error)) from error
-            threads = AgentThreads(load(job.recording), self._options.prompt).divide(
-                run.model_calls
-            )
+            recording = load(job.recording)
+        threads = AgentThreads(recording, self._options.prompt).divide(run.model_calls)
         problem = _problem(ended, run, threads)
         # Such a run says nothing about the change.
         unfit = "" if problem else self._options.not_applied(run.coverage.changed)
@@ -462,12 +462,14 @@ class _Target:
             changes = self._changes(name, run, threads)
             if ended.status == "unverified" and not fault and not changes:
                 raise SessionFailed(f"{NOT_RUN}{reason}")
+            if not fault and ended.status in _OWN_FAILURES:
+                reason += _recorded_failure(recording)
             raise SessionFailed(f"{changes}; {reason}" if changes else reason)
-        return self._sessions.outputs(name, run, threads)
+        return {**self._sessions.outputs(name, run, threads), "ended": ended.detail}
 
     def _fault_before(self, ended: VerifiedSession, run: NewRun) -> str:
         """The beginning of the reason if the agent itself ended badly after a fault, or ""."""
-        is_own_end = ended.status in ("error", "crashed", "timeout")
+        is_own_end = ended.status in (*_OWN_FAILURES, "timeout")
         texts = {change.text for change in self._options.changes if change.is_fault}
         fault = next((text for text in run.coverage.changed if text in texts), "")
         return f"{AFTER_FAULT}{fault}: " if fault and is_own_end else ""
@@ -510,6 +512,14 @@ def _problem(
         whose = "of the lead agent" if run.model_calls else "that a replay sees"
         return f"the agent sent no model request {whose}{blocked}"
     return unanswered
+
+
+def _recorded_failure(recording: Recording) -> str:
+    """The recorded run's own failure, to append to a reason; "" if it did not fail."""
+    if not recording.answers:
+        return "; the recording does not show whether the recorded run failed as well"
+    error = next((answer.error for answer in recording.answers if answer.error), "")
+    return f"; recorded: {error}" if error else ""
 
 
 def _is_unanswered(threads: Sequence[Sequence[RecordedModelCall]]) -> bool:

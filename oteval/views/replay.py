@@ -207,7 +207,7 @@ def what_if_table(rows: Sequence[WhatIfRow]) -> Columns:
             _change([side.get("model_calls") for side in usage]),
             _change([side.get("tool_calls") for side in (row.recorded, row.new)]),
             _change([_tokens(side) for side in usage]),
-            one_row(row.error or _note(row.coverage)),
+            one_row(row.error or row.new.get("ended") or _note(row.coverage)),
         )
     return table
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from oteval.model import RecordedAnswer
 from oteval.replays.recording_files import save
 
 from ..commands import Done, Run, oteval
@@ -102,6 +103,74 @@ def test_an_agent_that_crashes_after_a_fault_has_not_recovered(
     assert "recovered: 0 of 1 run recovered" in done.out
     assert done.out.startswith("✗ tells: after the fault refund=error:503: ")
     assert "the agent raised RuntimeError: HTTP 503: Service Unavailable" in done.out
+
+
+FAILING = """
+from clerk import target
+from oteval.record.decorators import agent
+
+
+@agent(name="receipts")
+def receipt(question):
+    raise ValueError("no receipt")
+
+
+@agent(name="refunds")
+def fails(question):
+    target(question)
+    receipt(question)
+"""
+
+FAILURE = "ValueError: no receipt"
+
+
+def ends(receipts: str, refunds: str) -> tuple[RecordedAnswer, ...]:
+    """Return the recorded ends of both agents: their exceptions, or ""."""
+    return (
+        RecordedAnswer("refunds", error=refunds, is_decorated=True, start_ns=1),
+        RecordedAnswer("receipts", error=receipts, is_decorated=True, start_ns=2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("answers", "text"),
+    [
+        (ends(FAILURE, FAILURE), "the agent raised ValueError: no receipt, as recorded"),
+        (ends(FAILURE, ""), f"no receipt; recorded: {FAILURE} [completed]"),
+        (ends("", "OSError: full"), "no receipt; recorded: OSError: full [completed]"),
+        (ends("", ""), "the agent raised ValueError: no receipt [completed]"),
+        ((), "no receipt; the recording does not show whether the recorded run failed as well"),
+    ],
+    ids=["as recorded", "caught before", "another exception", "not before", "not recorded"],
+)
+def test_a_run_that_fails_as_recorded_is_not_broken(
+    whatif: WhatIf, server: Server, tmp_path: Path, answers: tuple[RecordedAnswer, ...], text: str
+) -> None:
+    """The exception that ended the recorded run is no change; of any other, the reason tells."""
+    (tmp_path / "failing.py").write_text(FAILING)
+    save(replace(clerk_recording("Refund 17"), answers=answers), tmp_path / "own.jsonl")
+
+    done = whatif("own.jsonl", "--target", "failing:fails")
+
+    is_same = text.endswith("as recorded")
+    assert text in " ".join(done.out.split())
+    assert done.out.startswith("None of 1 run broke, 1 did not change.") == is_same
+    assert done.status == (0 if is_same else 1)
+
+
+def test_other_calls_before_a_recorded_failure_are_a_change(
+    whatif: WhatIf, server: Server, tmp_path: Path
+) -> None:
+    """A run that fails as recorded is compared with the calls of the recorded run."""
+    (tmp_path / "failing.py").write_text(FAILING)
+    recording = replace(clerk_recording("loops"), answers=ends(FAILURE, FAILURE))
+    save(recording, tmp_path / "own.jsonl")
+    server.script = handles
+
+    done = whatif("own.jsonl", "--target", "failing:fails")
+
+    assert done.status == 1
+    assert "5 times, recorded once [same_calls]" in done.out
 
 
 def test_a_fault_that_no_call_gets_is_never_a_pass(

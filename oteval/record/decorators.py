@@ -151,7 +151,6 @@ def tool(
                     hidden=tuple(hide),
                     result=result,
                     capture_content=capture_content,
-                    function=inner,
                 ).begin
             ),
         )

@@ -12,6 +12,7 @@ import asyncio
 import functools
 import inspect
 import types
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextvars import Context, copy_context
 from dataclasses import replace
@@ -19,7 +20,7 @@ from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import Any
 
-from .hooks import ToolAnswer
+from .hooks import ToolAnswer, give_answer
 from .span_scope import SpanScope
 from .value_kinds import Awaited, Generated
 
@@ -29,7 +30,7 @@ __all__ = ["Begin", "Invocation", "function_name", "with_invocation", "wrap"]
 _MAX_CHUNKS = 100_000
 
 
-class Invocation:
+class Invocation(ABC):
     """One call of a decorated function.
 
     Attributes:
@@ -47,10 +48,17 @@ class Invocation:
         """The answer to return instead of calling the function, or None; read once."""
         return None
 
-    def replayed(self, answer: ToolAnswer) -> Any:
-        """Record an answer like any other result, and return it or raise its error."""
-        raise NotImplementedError
+    def replayed(self, answer: ToolAnswer, function: Callable[..., Any]) -> Any:
+        """Record an answer of a function like any other result, and return it or raise its error.
 
+        The result of a generator or of a coroutine is recorded at its end.
+        """
+        result = give_answer(answer, function)
+        if not isinstance(result, (Awaited, Generated)):
+            self.returned(result)
+        return result
+
+    @abstractmethod
     def returned(self, result: Any, delivered: Any = None) -> None:
         """Record the result.
 
@@ -58,7 +66,6 @@ class Invocation:
             result: The result.
             delivered: The generator or coroutine that the caller received in its place, or None.
         """
-        raise NotImplementedError
 
     def raised(self, error: BaseException, delivered: Any = None) -> None:  # noqa: ARG002
         """Record an exception.
@@ -194,7 +201,7 @@ def _plain_function(function: Callable[..., Any], begin: Begin) -> Callable[...,
                 result = function(*args, **kwargs)
             else:
                 answer.wait()
-                result = run.replayed(answer)
+                result = run.replayed(answer, function)
                 if not isinstance(result, (Awaited, Generated)):
                     return result
                 result = result.work()
@@ -244,7 +251,7 @@ def _coroutine(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
                 if answer.is_cancelled:
                     await _until_cancelled()
                 await answer.wait_async()
-                return run.replayed(answer)
+                return run.replayed(answer, function)
             result = await function(*args, **kwargs)
             run.returned(result)
             return result
@@ -265,7 +272,7 @@ def _generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
                 work = function(*args, **kwargs)
             else:
                 answer.wait()
-                result = run.replayed(answer)
+                result = run.replayed(answer, function)
                 work = _generated(result, is_async=False).work()
                 # If an answer has no chunks, its result is recorded already.
                 is_open = isinstance(result, Generated)
@@ -309,7 +316,7 @@ def _async_generator(function: Callable[..., Any], begin: Begin) -> Callable[...
                 work = function(*args, **kwargs)
             else:
                 await answer.wait_async()
-                result = run.replayed(answer)
+                result = run.replayed(answer, function)
                 work = _generated(result, is_async=True).work()
                 is_open = isinstance(result, Generated)
             chunk = await step(work.__anext__())

@@ -15,10 +15,10 @@ from .content import is_captured, plain
 from .context import running_thread
 from .faults import guarded
 from .function_wrappers import Invocation
-from .hooks import ToolAnswer, ToolHook, give_answer
+from .hooks import ToolAnswer, ToolHook
 from .parameters import Parameters
 from .span_scope import SpanScope, start_scope
-from .value_kinds import Awaited, Cancelled, Generated
+from .value_kinds import Cancelled
 
 __all__ = ["ToolRecorder"]
 
@@ -34,7 +34,6 @@ class ToolRecorder:
         result: Returns the result to record when called with the return value; None for the return
             value itself.
         capture_content: Whether to record arguments and results.
-        function: The function.
         attributes: More attributes of the span.
     """
 
@@ -44,7 +43,6 @@ class ToolRecorder:
         name: str,
         description: str,
         parameters: Parameters,
-        function: Callable[..., Any],
         hidden: Sequence[str] = (),
         result: Callable[[Any], Any] | None = None,
         capture_content: bool = True,
@@ -54,7 +52,6 @@ class ToolRecorder:
         self.parameters = parameters
         self.result = result
         self.capture_content = capture_content
-        self.function = function
         self._hidden = hidden
         self._span_name = f"execute_tool {name}"
         self._start = conventions.tool_start(name, description) | dict(attributes or {})
@@ -154,14 +151,6 @@ class _ToolInvocation(Invocation):
             self._is_run = True
             self._start_ns = time.time_ns()
         return answer
-
-    def replayed(self, answer: ToolAnswer) -> Any:
-        """Record the result of a replay's answer, and return it."""
-        result = give_answer(answer, self._recorder.function)
-        # The result of a generator or of a coroutine is recorded at its end.
-        if not isinstance(result, (Awaited, Generated)):
-            self.returned(result)
-        return result
 
     def returned(self, result: Any, delivered: Any = None) -> None:
         """Record the result, and show it to the hook."""

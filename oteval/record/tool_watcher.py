@@ -245,7 +245,6 @@ class ToolWatcher:
             name=name,
             description="",
             parameters=parameters,
-            function=function,
             attributes={TOOL_FUNCTION: path},
         )
         begin = partial(

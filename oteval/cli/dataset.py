@@ -59,9 +59,11 @@ def add(
     """
     if file is not None and (references or reference):
         raise click.UsageError("give FILE or references, not both")
-    with open_store(db, create=file is not None) as store:
-        if file is not None:
-            new_dataset = read_dataset(file, name)
+    # Read before the database is opened: a file that cannot be read leaves no empty database.
+    from_file = None if file is None else read_dataset(file, name)
+    with open_store(db, create=from_file is not None) as store:
+        if from_file is not None:
+            new_dataset = from_file
         elif references or reference:
             new_dataset = dataset_from_references(store, name, reference)
         else:

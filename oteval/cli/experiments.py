@@ -28,8 +28,10 @@ from ..scoring import (
     compare as compare_experiments,
     configured,
     evaluate,
+    is_dataset_file,
     load_config,
     load_experiment,
+    read_dataset,
 )
 from ..store import Store
 from ..views import (
@@ -149,6 +151,8 @@ def eval_(
             rules = [rule.rule() for rule in config.redact] if config else []
             stack.enter_context(observed_targets(default_service(target), rules))
         function = load_target(target) if target else None
+        # Read before the database is opened: a missing file leaves no empty database.
+        examples = read_dataset(data) if data and is_dataset_file(data) else data
         store = stack.enter_context(open_store(db, create=bool(target)))
         evaluators = _evaluators(config, Path(config_path or DEFAULT_PATH).parent, calls, store)
         if baseline is not None:
@@ -156,7 +160,7 @@ def eval_(
         with experiment_progress("evaluating") as update:
             results: ExperimentResults = evaluate(
                 function or selection,
-                data=data,
+                data=examples,
                 evaluators=evaluators,
                 experiment_prefix=prefix,
                 description=description,

@@ -13,7 +13,7 @@ from ..model import IDENTITIES, name_attribute
 from ..scoring import FileReport, TraceFolder, TransferReport
 from ..views import load_summary
 from .common import db_option, json_option, out, print_json, refresh_runs, store_in_turn, warn
-from .loaded_files import load_files
+from .loaded_files import database_for, load_files
 
 __all__ = ["ingest"]
 
@@ -65,10 +65,11 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool, **attributes: str | N
         from ..scoring import load_config  # takes 100 ms, and most loads have no configuration
 
         load_config("oteval.yaml")
-    with store_in_turn(db) as store, store.loading():
+    folder, left = TraceFolder(db), TransferReport()
+    database = database_for([*paths, str(folder.path)], db)
+    with store_in_turn(database) as store, store.loading():
         if store.server is not None:
             warn(f"{db}: {store.server.program} has it open; the traces are loaded through it")
-        folder, left = TraceFolder(db), TransferReport()
         report = load_files(store, tuple(path for path in paths if not folder.holds(path)))
         folder.load_into(store, left)
         agentless: list[str] = []

@@ -55,7 +55,7 @@ from .common import (
     store_in_turn,
     warn,
 )
-from .loaded_files import load_files
+from .loaded_files import database_for, load_files
 from .options import config_option, with_options
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class _LookedAtRuns:
 
 def _load(db: str, paths: tuple[str, ...]) -> None:
     """Load files into the database, as oteval ingest does."""
-    with store_in_turn(db) as store, store.loading():
+    with store_in_turn(database_for(paths, db)) as store, store.loading():
         report = load_files(store, paths)
         refresh_runs(store)
     if any(file.error for file in report.files):

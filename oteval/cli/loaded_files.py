@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..base.text import counted
@@ -11,7 +13,23 @@ from .common import progress, warn, warn_of_problems
 if TYPE_CHECKING:
     from ..store import Store
 
-__all__ = ["load_files"]
+__all__ = ["database_for", "load_files"]
+
+
+def database_for(paths: Iterable[str], db: str) -> str:
+    """The database to load files into: in memory if it is new and none of the files exists.
+
+    A command that only reports missing files thus leaves no empty database.
+
+    Args:
+        paths: The files and folders; "-" is standard input.
+        db: The named database.
+    """
+    from ..store import MEMORY
+
+    # Path.exists would raise for a folder that may not be read.
+    has_any = any(path == "-" or os.path.exists(path) for path in (*paths, db))  # noqa: PTH110
+    return db if has_any else MEMORY
 
 
 def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:

@@ -48,7 +48,7 @@ from .common import (
     warn,
     write_report,
 )
-from .loaded_files import load_files
+from .loaded_files import database_for, load_files
 from .options import config_option, min_evaluated_option, report_options
 from .score_spark import (
     SparkOptions,
@@ -286,7 +286,7 @@ def _store_for(paths: Sequence[str], db: str | None) -> Iterator[Store]:
         db = MEMORY if is_small else ""
     with ExitStack() as stack:
         path = db or str(Path(stack.enter_context(TemporaryDirectory(prefix="oteval-"))) / "runs")
-        yield stack.enter_context(store_in_turn(path))
+        yield stack.enter_context(store_in_turn(database_for(paths, path)))
 
 
 def _print_scores(

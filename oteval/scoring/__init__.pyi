@@ -79,6 +79,7 @@ from .experiments import (
     dataset_with_run as dataset_with_run,
     evaluate as evaluate,
     evaluate_comparative as evaluate_comparative,
+    is_dataset_file as is_dataset_file,
     read_dataset as read_dataset,
 )
 from .experiments.calibration import (

@@ -100,6 +100,30 @@ def test_a_folder_and_a_missing_file_are_named(oteval: Run, tmp_path: Path):
     assert "oteval: none.json: cannot be opened (No such file or directory)" in done.err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ingest", "none.json"),
+        ("init", "none.json"),
+        ("score", "--db", "runs.duckdb", "none.json"),
+        ("dataset", "add", "questions", "none.jsonl"),
+        ("eval", "--data", "none.jsonl", "--target", "builtins:len"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_missing_files_leave_no_empty_database(
+    oteval: Run, tmp_path: Path, command: tuple[str, ...]
+):
+    """A command that reports a missing file creates nothing."""
+    (tmp_path / "oteval.yaml").write_text("evaluators: [{name: errors, type: tool_errors}]")
+
+    done = oteval(*command, *(["--force"] if command[0] == "init" else []))
+
+    assert done.status == 2
+    assert "none.json" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["oteval.yaml"]
+
+
 def test_bad_lines_are_named_and_the_rest_is_stored(oteval: Run, chat: Path, tmp_path: Path):
     """The first ten go to standard error; the exit status is 0, as for any file that was read."""
     (tmp_path / "x.jsonl").write_text(

@@ -15,6 +15,7 @@ from .datasets import (
     dataset_from_trajectories,
     dataset_of,
     dataset_with_run,
+    is_dataset_file,
     make_dataset,
     read_dataset,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "evaluate",
     "evaluate_comparative",
     "evaluators_of",
+    "is_dataset_file",
     "load_experiment",
     "make_dataset",
     "read_dataset",

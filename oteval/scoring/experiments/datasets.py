@@ -34,6 +34,7 @@ __all__ = [
     "dataset_with_run",
     "has_question",
     "inputs_of",
+    "is_dataset_file",
     "make_dataset",
     "read_dataset",
     "read_json_lines",
@@ -68,7 +69,7 @@ def dataset_of(data: Any, store: Store) -> Dataset:
     """
     if isinstance(data, Dataset):
         return data
-    if isinstance(data, Path) or (isinstance(data, str) and _is_path(data)):
+    if isinstance(data, Path) or (isinstance(data, str) and is_dataset_file(data)):
         return read_dataset(data)
     if isinstance(data, str):
         name, _, version = data.partition("@")
@@ -80,7 +81,8 @@ def dataset_of(data: Any, store: Store) -> Dataset:
     )
 
 
-def _is_path(text: str) -> bool:
+def is_dataset_file(text: str) -> bool:
+    """Whether a text names a file of examples, not a stored dataset."""
     return text.endswith((".jsonl", ".json", ".ndjson")) or Path(text).is_file()
 
 

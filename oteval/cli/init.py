@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from rich.table import Table
 
 from ..base.errors import InputError, NothingEvaluated
-from ..base.jsontext import dumps
 from ..base.text import counted
 from ..model import Trajectory
 from ..scoring import (
@@ -35,7 +34,7 @@ from ..scoring import (
     read_evidence,
     read_json_lines,
     recorded_references,
-    references_of,
+    reference_source,
     with_counts,
     with_learned,
     write_files,
@@ -243,7 +242,7 @@ def _reference_source(
     beside = os.path.relpath(path, target.parent)
     case_key = key or _only_key(path)
     entry = {"dataset": beside, **({"key": case_key} if case_key else {})}
-    return _source(entry, target.parent, store)
+    return reference_source(entry, target.parent, store)
 
 
 def _only_key(path: str) -> str:
@@ -260,14 +259,8 @@ def _configured(target: Path, store: Store) -> ReferenceSource | None:
         entry = getattr(settings.reference, "dataset", None)
         if entry and not PROPOSED_NAME.match(settings.name):
             key = getattr(settings.reference, "key", None)
-            return _source({"dataset": entry, "key": key}, target.parent, store)
+            return reference_source({"dataset": entry, "key": key}, target.parent, store)
     return None
-
-
-def _source(entry: dict[str, Any], base: Path, store: Store) -> ReferenceSource:
-    match = {"name": "reference", "type": "trajectory_match", "reference": entry}
-    settings = parse_config(dumps({"evaluators": [match]}), "--reference").evaluators[0]
-    return ReferenceSource(entry, references_of(settings, store, base))
 
 
 def _about_labels(origin: str) -> str:

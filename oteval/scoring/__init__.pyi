@@ -170,6 +170,7 @@ from .proposals import (
     propose_first_config as propose_first_config,
     read_evidence as read_evidence,
     recorded_references as recorded_references,
+    reference_source as reference_source,
     with_counts as with_counts,
     with_learned as with_learned,
     write_files as write_files,

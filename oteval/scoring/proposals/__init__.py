@@ -13,7 +13,7 @@ from .evidence import QUESTION, Evidence, read_evidence
 from .learned_rules import FewLabels, LabelAgreement, LearnedRule, ReferenceSource, learn_rule
 from .proposal import Counts, Proposal
 from .proposed_config import ProposedConfig, propose_config, propose_first_config
-from .recorded_references import recorded_references
+from .recorded_references import recorded_references, reference_source
 from .run_labels import RunLabels, labels_of_runs
 from .run_verdicts import with_counts, write_files
 
@@ -36,6 +36,7 @@ __all__ = [
     "propose_first_config",
     "read_evidence",
     "recorded_references",
+    "reference_source",
     "with_counts",
     "with_learned",
     "write_files",

@@ -10,7 +10,7 @@ import gzip
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base.jsontext import canonical, dumps, loads
 from ...base.text import counted
@@ -19,6 +19,9 @@ from ..references import references_of
 from .evidence import is_case_name
 from .learned_rules import ReferenceSource
 from .run_verdicts import write_files
+
+if TYPE_CHECKING:
+    from ...store import Store
 
 __all__ = ["recorded_references", "reference_source"]
 
@@ -58,23 +61,31 @@ def recorded_references(paths: Iterable[str]) -> tuple[ReferenceSource | None, s
         dumps({key: name, "messages": [{"role": "assistant", "tool_calls": calls}]})
         for name, calls in sorted(cases.items())
     ]
-    source = reference_source({"dataset": _FILE, "key": key}, "\n".join(lines) + "\n")
+    files = {_FILE: "\n".join(lines) + "\n"}
+    with TemporaryDirectory(prefix="oteval-") as folder:
+        write_files(files, Path(folder))
+        source = reference_source({"dataset": _FILE, "key": key}, Path(folder), files=files)
     return source, f"References: {counted(len(cases), 'task')} in the files, by {key}."
 
 
-def reference_source(entry: Mapping[str, Any], text: str) -> ReferenceSource:
-    """References of a dataset that is not written yet.
+def reference_source(
+    entry: Mapping[str, Any],
+    base: Path,
+    store: Store | None = None,
+    *,
+    files: Mapping[str, str] | None = None,
+) -> ReferenceSource:
+    """References of cases in a dataset.
 
     Args:
         entry: The value of ``reference`` in oteval.yaml.
-        text: The content of the dataset.
+        base: The folder that the dataset's path is relative to.
+        store: The store with references by name or trajectory; None without any.
+        files: The content of files that are not written beside oteval.yaml yet, by their paths.
     """
-    files = {str(entry["dataset"]): text}
     match = {"name": "reference", "type": "trajectory_match", "reference": dict(entry)}
     settings = parse_config(dumps({"evaluators": [match]}), "the references").evaluators[0]
-    with TemporaryDirectory(prefix="oteval-") as folder:
-        write_files(files, Path(folder))
-        return ReferenceSource(dict(entry), references_of(settings, None, Path(folder)), files)
+    return ReferenceSource(dict(entry), references_of(settings, store, base), files or {})
 
 
 def _sessions(paths: Iterable[str]) -> Iterator[tuple[Mapping[str, Any], list[Any]]]:

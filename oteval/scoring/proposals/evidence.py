@@ -8,7 +8,7 @@ and the verdict by it agree.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -116,6 +116,11 @@ class RunFacts:
         """The name of its case by an attribute, or by its question; "" without a name."""
         return self.question if key == QUESTION else self.attributes.get(key, "")
 
+    @property
+    def is_comparable(self) -> bool:
+        """Whether all calls and their arguments are known."""
+        return self.is_complete and all(call.arguments is not None for call in self.calls)
+
 
 @dataclass
 class Evidence:
@@ -134,6 +139,15 @@ class Evidence:
     offered: Counter[str] = field(default_factory=Counter)
     with_schemas: int = 0
     key: str = QUESTION
+
+    def by_case(self, runs: Iterable[RunFacts]) -> dict[str, list[RunFacts]]:
+        """Runs by case; the question of a later turn names no case."""
+        runs_by_case: dict[str, list[RunFacts]] = defaultdict(list)
+        for run in runs:
+            case = run.case(self.key)
+            if case and (self.key != QUESTION or run.turn <= 1):
+                runs_by_case[case].append(run)
+        return runs_by_case
 
     def effect(self, tool: str) -> ToolEffect:
         """The effect of a tool's calls."""

@@ -23,7 +23,7 @@ from ...base.text import counted
 from ...evaluators import Interval, Scorer, clopper_pearson, mean_interval, sign_test, to_messages
 from ...model import Reference, Trajectory
 from ..references import References
-from .evidence import QUESTION, Evidence, RunFacts
+from .evidence import Evidence, RunFacts
 from .proposal import Proposal
 from .references_of_runs import MatchForm, messages_of, reference_lines, without_failed_calls
 from .rule_candidates import RuleCandidate, rule_candidates
@@ -291,20 +291,12 @@ def _require_labels(runs: Sequence[RunFacts]) -> None:
 
 def _accepted_runs(evidence: Evidence, runs: Sequence[RunFacts]) -> dict[str, list[RunFacts]]:
     """The newest good runs of each case; none if each case has only one labelled run."""
-    by_case: dict[str, list[RunFacts]] = defaultdict(list)
-    for run in runs:
-        case = run.case(evidence.key)
-        if case and (evidence.key != QUESTION or run.turn <= 1):
-            by_case[case].append(run)
+    by_case = evidence.by_case(runs)
     if all(len(case_runs) < 2 for case_runs in by_case.values()):
         return {}
     accepted = {}
     for case, case_runs in sorted(by_case.items()):
-        good = [
-            run
-            for run in case_runs
-            if run.label and run.is_complete and all(c.arguments is not None for c in run.calls)
-        ]
+        good = [run for run in case_runs if run.label and run.is_comparable]
         if good:
             accepted[case] = good[-_MOST_GOOD:]
     return accepted
@@ -392,9 +384,9 @@ class _Choice:
         """
         rule = self._preferred([(part,) for part in range(len(self._verdicts))], runs)
         while len(rule) < _MOST_PARTS:
-            judged = [at for at in runs if self.verdict(rule, at) is not None]
+            evaluated = [at for at in runs if self.verdict(rule, at) is not None]
             longer = [(*rule, part) for part in range(len(self._verdicts)) if part not in rule]
-            best = self._preferred([rule, *longer], judged)
+            best = self._preferred([rule, *longer], evaluated)
             if best == rule:
                 break
             rule = best

@@ -120,7 +120,7 @@ def match_proposals(evidence: Evidence, group: AgentGroup) -> ProposedReferences
     """Propose the tools that a run must call, and a match with references."""
     required = _required_tools(group)
     by_case = {
-        case: [run for run in runs if _is_comparable(run)]
+        case: [run for run in runs if run.is_comparable]
         for case, runs in runs_by_case(evidence, group.runs).items()
     }
     cases = {
@@ -151,17 +151,8 @@ def match_proposals(evidence: Evidence, group: AgentGroup) -> ProposedReferences
 
 def runs_by_case(evidence: Evidence, runs: Sequence[RunFacts]) -> dict[str, list[RunFacts]]:
     """Runs by case, the case with most runs first; later turns have no case by their question."""
-    by_case: dict[str, list[RunFacts]] = defaultdict(list)
-    for run in runs:
-        case = run.case(evidence.key)
-        if case and (evidence.key != QUESTION or run.turn <= 1):
-            by_case[case].append(run)
-    ordered = sorted(by_case.items(), key=lambda item: (-len(item[1]), item[0]))
+    ordered = sorted(evidence.by_case(runs).items(), key=lambda item: (-len(item[1]), item[0]))
     return dict(ordered[:_MOST_CASES])
-
-
-def _is_comparable(run: RunFacts) -> bool:
-    return run.is_complete and all(call.arguments is not None for call in run.calls)
 
 
 def _agreed_form(

@@ -75,12 +75,10 @@ def _prepared(
     with TemporaryDirectory(prefix="oteval-") as folder:
         write_files(files, Path(folder))
         for entry, settings in zip(entries, config.evaluators, strict=True):
-            is_given = source is not None and entry.get("reference") == source.entry
-            references = (
-                source.references
-                if source is not None and is_given
-                else references_of(settings, None, Path(folder))
-            )
+            if source is not None and entry.get("reference") == source.entry:
+                references = source.references
+            else:
+                references = references_of(settings, None, Path(folder))
             scorer = Scorer(
                 settings.name,
                 "",

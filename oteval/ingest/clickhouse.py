@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from ..base.jsontext import loads
+from ..base.times import ns_of_iso
 from ..model import Event, Link, LogRecord, Span, semconv
 from .otlp.decoded import MAX_SEVERITY, MAX_TIME, Decoded, prefix_problems, short_repr
 from .otlp.json_fields import (
@@ -329,11 +329,9 @@ def _from_text(text: str) -> int | None:
         return None
     day, time, fraction, zone = match.groups()
     try:
-        moment = datetime.fromisoformat(f"{day}T{time}{(zone or '+00:00').replace('Z', '+00:00')}")
+        return ns_of_iso(f"{day}T{time}{zone or ''}") + _fraction(fraction)
     except ValueError:
         return None
-    seconds = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (seconds.days * 86_400 + seconds.seconds) * _SECOND + _fraction(fraction)
 
 
 def _fraction(digits: str | None) -> int:

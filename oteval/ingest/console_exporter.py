@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ..base.times import ns_of_iso
 from ..model import Event, Link, LogRecord, Span, semconv
 from .otlp.decoded import MAX_COUNT, MAX_SEVERITY, MAX_TIME, Decoded, prefix_problems, short_repr
 from .otlp.json_fields import (
@@ -33,7 +33,6 @@ _KINDS = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
 _STATUSES = {"UNSET": 0, "OK": 1, "ERROR": 2}
 _SPAN_KEYS = frozenset({"name", "context", "kind", "start_time", "end_time", "attributes"})
 _LOG_KEYS = frozenset({"body", "severity_number", "trace_id", "span_id", "attributes"})
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The SDK prints a trace state as a list of such pairs.
 _STATE = re.compile(r"\{key=(.*?), value=(.*?)\}")
 
@@ -144,9 +143,7 @@ def _time(value: Any, field: str, problems: list[str]) -> int:
     if value is None:
         return 0
     try:
-        when = datetime.fromisoformat(value)
-        when = when if when.tzinfo else when.replace(tzinfo=UTC)
-        time_ns = (when - _EPOCH) // timedelta(microseconds=1) * 1000
+        time_ns = ns_of_iso(value)
     except (TypeError, ValueError, OverflowError):
         time_ns = -1
     if not 0 <= time_ns <= MAX_TIME:

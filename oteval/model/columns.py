@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from ..base.times import seconds_between
 from .trajectory import Message, ToolCall, Trajectory
 from .usage import Usage
 
@@ -149,8 +150,7 @@ def _question(run: Trajectory) -> str | None:
 
 
 def _seconds(run: Trajectory) -> float | None:
-    is_timed = run.start_ns > 0 and run.end_ns >= run.start_ns
-    return (run.end_ns - run.start_ns) / 1e9 if is_timed else None
+    return seconds_between(run.start_ns, run.end_ns)
 
 
 def _tokens(run: Trajectory, *kinds: str) -> int | None:

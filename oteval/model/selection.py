@@ -17,6 +17,7 @@ from typing import Any
 
 from ..base.errors import ConfigError
 from ..base.patterns import PatternError, compile_pattern
+from ..base.times import ns_of_datetime
 from .columns import COLUMNS, FIELDS, RunValues, column_values, items_of
 from .trajectory import Trajectory
 
@@ -31,7 +32,6 @@ __all__ = [
 ]
 
 _AGO = re.compile(r"(\d+)\s*([smhdw])$")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _CONDITION = re.compile(r"([\w.\-:/]+)\s*(!=|>=|<=|=|~|>|<)(.*)", re.DOTALL)
 
@@ -295,5 +295,4 @@ def time_of(text: str | None, option: str) -> int | None:
         raise ConfigError(
             f"{option} {text!r}: write a date, a time (2026-11-20T08:00) or an age (2h)"
         ) from None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return (when - _EPOCH) // timedelta(microseconds=1) * 1000
+    return ns_of_datetime(when)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, get_args
 
 from ..base.jsontext import dumps, dumps_exact
+from ..base.times import datetime_of, seconds_between
 from .columns import COLUMNS, LISTED, RowColumn, RunColumn, group_text
 from .experiment import Example, Experiment, Feedback, Run
 from .trajectory import Message, ToolCall, Trajectory
@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 TableName = Literal["runs", "messages", "calls", "scores", "experiments", "labels"]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MessageRow(NamedTuple):
@@ -79,10 +78,6 @@ class ExperimentResultRow:
     example: Example | None
     run: Run
     feedback: Feedback | None
-
-
-def _seconds(start_ns: int, end_ns: int) -> float | None:
-    return (end_ns - start_ns) / 1e9 if 0 < start_ns <= end_ns else None
 
 
 def _arguments(row: CallRow) -> str | None:
@@ -163,7 +158,7 @@ _CALLS = (
         "seconds",
         "how long the tool took",
         "number",
-        lambda r: _seconds(r.call.start_ns, r.call.end_ns),
+        lambda r: seconds_between(r.call.start_ns, r.call.end_ns),
         "s",
     ),
     RowColumn(
@@ -218,7 +213,7 @@ _EXPERIMENTS = (
         "seconds",
         "how long the run took",
         "number",
-        lambda r: _seconds(r.run.start_ns, r.run.end_ns),
+        lambda r: seconds_between(r.run.start_ns, r.run.end_ns),
         "s",
     ),
     RowColumn(
@@ -271,7 +266,7 @@ def cell(column: RowColumn, value: Any) -> Any:
     Texts by which runs are grouped are one text, the name of the group.
     """
     if column.kind == "time":
-        return _EPOCH + timedelta(microseconds=value // 1000) if value and value > 0 else None
+        return datetime_of(value) if value and value > 0 else None
     if column.kind == "texts":
         if not is_list(column):
             return group_text(column.name, {column.name: value or ()}.__getitem__) or None

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from ...base.errors import ConfigError
+from ...base.times import seconds_between
 from ...model import (
     COLUMNS,
     Fact,
@@ -366,7 +367,7 @@ def _untimed(run: Trajectory) -> list[str]:
 
 
 def _seconds(call: ToolCall) -> float | None:
-    return (call.end_ns - call.start_ns) / _SECOND if 0 < call.start_ns <= call.end_ns else None
+    return seconds_between(call.start_ns, call.end_ns)
 
 
 @with_options_of(Latency)

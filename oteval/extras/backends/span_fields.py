@@ -8,17 +8,16 @@ check their input; other APIs return JSON that may contain any value.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
+from ...base.times import datetime_of, ns_of_iso
 from ...model import Span
 
 __all__ = ["dashed_uuid", "iso_of", "ns_of", "require_valid", "span_id_of", "trace_id_of"]
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 _HEX = {size: re.compile(rf"[0-9a-f]{{{size}}}").fullmatch for size in (16, 32)}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FRACTION = re.compile(r"\.(\d+)")
 _NS_DIGITS = 9
 _TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}").fullmatch
@@ -64,16 +63,12 @@ def ns_of(text: str) -> int:
     """
     match = _FRACTION.search(text)
     digits = match[1][:_NS_DIGITS].ljust(_NS_DIGITS, "0") if match else "0"
-    when = datetime.fromisoformat(_FRACTION.sub("", text, count=1))
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return (when - _EPOCH) // timedelta(seconds=1) * 10**9 + int(digits)
+    return ns_of_iso(_FRACTION.sub("", text, count=1)) + int(digits)
 
 
 def iso_of(ns: int) -> str:
     """A time in nanoseconds as ISO text in UTC, with microseconds, rounded down."""
-    seconds, nanoseconds = divmod(ns, 10**9)
-    when = _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
-    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return datetime_of(ns).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def require_valid(span: Span) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from ...base.errors import InputError
 from ...base.jsontext import dumps
+from ...base.times import ns_of_iso
 from ...messages import NO_SOURCE, decided, from_messages, stamped, unknown_kind
 from ...model import (
     Attributes,
@@ -38,7 +38,6 @@ __all__ = [
 
 FILE_VERSION = "file"
 """The version of scores in a file; they were made elsewhere."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_ATTRIBUTE = 200
 _UNREAD = (
     "part {kind} of message {number} is of a form that oteval does not know; it is kept as it is"
@@ -77,12 +76,9 @@ def time_ns(value: Any) -> int:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return max(int(value * 1e9), 0) if abs(value) < 1e10 else 0
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else _EPOCH
-    except ValueError:
+        return max(ns_of_iso(value), 0)
+    except (TypeError, ValueError):
         return 0
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    since = moment - _EPOCH
-    return max((since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000, 0)
 
 
 def short_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...base.text import counted, listed, printable, shown_name
+from ...base.times import datetime_of
 from ...evaluators import CHECK_MEASURES
 from ...model import MEASURES
 
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 _SHARES = frozenset({"pass_rate", "error_rate", "not_evaluated_rate", "new_variants"})
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>#|~"})
 _SHOWN_RUNS = 3
 _SHOWN_SLICES = 3
@@ -193,7 +192,7 @@ def group_text(payload: Payload) -> str:
 
 def time_text(time_ns: int) -> str:
     """A time (ns) as ``2026-11-20 14:05 UTC``."""
-    return f"{_EPOCH + timedelta(microseconds=time_ns // 1000):%Y-%m-%d %H:%M} UTC"
+    return f"{datetime_of(time_ns):%Y-%m-%d %H:%M} UTC"
 
 
 def duration(length_ns: int) -> str:
@@ -216,5 +215,5 @@ def escaped(text: str) -> str:
 
 def standard_time(time_ns: int) -> str:
     """A time (ns) by RFC 3339, in milliseconds."""
-    when = _EPOCH + timedelta(microseconds=time_ns // 1000)
+    when = datetime_of(time_ns)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -23,6 +22,7 @@ from pydantic import (
 )
 
 from ...base.text import seconds, shown_url
+from ...base.times import ns_of_iso
 from ...evaluators import CHECK_MEASURES
 from ...model import GROUPS, MEASURES
 from .base import Strict, Where
@@ -51,7 +51,6 @@ RUN_MEASURES = (*MEASURES, *CHECK_MEASURES, "cost", *_VARIANTS)
 _MEASURES: Any = Literal.__getitem__((*EVALUATOR_MEASURES, *RUN_MEASURES))
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:per|/|in)\s*(\d*(?:\.\d+)?\s*(?:ms|s|m|h|d|w))")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_DAYS = 3650
 _LATEST_NS = 2**63 - 1
 _APPRISE_URL = re.compile(r"\$\{\w+\}\S*|[A-Za-z][A-Za-z0-9+.-]*://\S+")
@@ -167,13 +166,11 @@ def _time(value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError("write a date or a time, for instance 2026-11-20 or 2026-11-20T08:00")
     try:
-        when = datetime.fromisoformat(value)
+        time_ns = ns_of_iso(value)
     except ValueError:
         raise ValueError(
             f"{value!r} is not a time; write for instance 2026-11-20 or 2026-11-20T08:00"
         ) from None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    time_ns = (when - _EPOCH) // timedelta(microseconds=1) * 1000
     if not 0 <= time_ns <= _LATEST_NS:
         raise ValueError(f"{value!r} is not between 1970 and 2262")
     return time_ns

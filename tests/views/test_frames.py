@@ -185,6 +185,26 @@ def test_the_file_is_free_between_and_reading_may_be_nested(
     assert len(db.runs()) == 4
 
 
+def test_a_reading_that_fails_leaves_the_file_to_others(
+    db: oteval.Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an error and a further reading, a command may write."""
+    with monkeypatch.context() as broken:
+        broken.setattr(Store, "sibling", refused)
+        with pytest.raises(StoreError, match="refused"):
+            len(db.runs())
+
+    assert len(db.runs()) == 3
+    with Store(path) as store:
+        keep(store, run(9))
+    assert len(db.runs()) == 4
+
+
+def refused(_: Store) -> Store:
+    """Open nothing."""
+    raise StoreError("refused")
+
+
 def test_several_databases_are_one(tmp_path: Path, path: Path) -> None:
     """A folder of databases has the runs of each, and says if it is empty."""
     with Store(tmp_path / "y.duckdb") as store:

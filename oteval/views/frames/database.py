@@ -144,8 +144,8 @@ class Database:
             if self._opened is None:
                 self._opened = self._closing.enter_context(open_databases(self.paths, _warn))
                 self._opened.set_memory_limit(_MEMORY_LIMIT)
-            self._readers += 1
             store = self._opened.sibling()
+            self._readers += 1
         try:
             with store:
                 yield store

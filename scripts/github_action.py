@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 # GitHub's limits are 65,536 characters of a comment, and 1 MiB of a summary.
@@ -135,7 +136,7 @@ def pull_request() -> int | None:
 
 def marker(name: str) -> str:
     """The line by which the comment of a name is found again."""
-    return f"<!-- oteval: {re.sub(r'[^A-Za-z0-9_ -]+', '-', name).replace('--', '-')} -->"
+    return f"<!-- oteval: {quote(name, safe=' ').replace('--', '-%2D')} -->"
 
 
 def text_of(report: Path, name: str) -> str:

@@ -192,6 +192,19 @@ def test_a_second_run_updates_the_comment(job: Job, api: Api):
     assert (job.folder / "summary").read_text().startswith("## b\n\nreport of score")
 
 
+def test_names_that_differ_in_signs_only_have_comments_of_their_own(job: Job, api: Api):
+    """Letters of every script and all signs count; none of them ends the mark."""
+    names = ["a/b", "a-b", "a--b", "価格", "返金", "a --> b"]
+    for name in names:
+        assert job.run(name=name)[0] == 0
+    assert job.run(name="返金", command="score again")[0] == 0
+
+    bodies = [comment["body"] for comment in api.comments]
+    assert [body.splitlines()[1] for body in bodies] == [f"## {name}" for name in names]
+    assert all(body.splitlines()[0].count("-->") == 1 for body in bodies)
+    assert [body for body in bodies if "again" in body] == [bodies[4]]
+
+
 def test_the_status_of_the_gates_decides(job: Job, api: Api):
     """A failed gate fails the job after the comment, and a command without a report says so."""
     status, _ = job.run(command="score 1 --db x.duckdb")

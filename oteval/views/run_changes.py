@@ -6,7 +6,6 @@ The terminal, Markdown, the report and the pages show the same rows in the same 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +24,7 @@ from ..scoring import (
     Unevaluated,
     compare,
 )
-from .text import call_text, one_line, shared_start, short_ids, shorten
+from .text import call_text, one_line, question_names, shared_start, short_ids, shorten
 
 __all__ = [
     "ShownChange",
@@ -229,15 +228,12 @@ def _details(change: ShownChange) -> Iterator[Text]:
 def _names(comparison: Comparison) -> Mapping[str, str]:
     """The questions by the ids of examples, with the id where a question repeats."""
     are_sessions = comparison.b.dataset.name == SESSIONS
-    titles = {
-        group.id: _title((group.now or group.before)[0].example, is_session=are_sessions)
-        for group in comparison.groups
-    }
-    counts, ids = Counter(titles.values()), short_ids(titles)
-    return {
-        name: f"{title or '(no name)'} ({ids[name]})" if counts[title] > 1 else title or ids[name]
-        for name, title in titles.items()
-    }
+    return question_names(
+        {
+            group.id: _title((group.now or group.before)[0].example, is_session=are_sessions)
+            for group in comparison.groups
+        }
+    )
 
 
 def _title(example: Example, *, is_session: bool) -> str:

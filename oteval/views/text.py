@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ __all__ = [
     "indented",
     "is_cut",
     "one_line",
+    "question_names",
     "ran_in_parallel",
     "shared_start",
     "short_ids",
@@ -194,6 +196,21 @@ def ago(time_ns: int, now_ns: int) -> str:
 
 
 _SHORT = 8
+
+
+def question_names(questions: Mapping[str, str]) -> dict[str, str]:
+    """The names of runs by id: their questions, with the shortened id where a question repeats.
+
+    Args:
+        questions: The questions by id, for all runs that are shown together.
+    """
+    counts, ids = Counter(questions.values()), short_ids(questions)
+    return {
+        name: f"{question or '(no name)'} ({ids[name]})"
+        if counts[question] > 1
+        else question or ids[name]
+        for name, question in questions.items()
+    }
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from ..base.text import counted
 from ..evaluators import Interval, pass_rate
 from ..replays import AFTER_FAULT, SampleCount, SampledOutcome
 from ..scoring import ExperimentResults, ResultRow
-from .text import one_line, short_ids, shorten
+from .text import one_line, question_names, shorten
 
 __all__ = ["recovery_rows", "recovery_view", "samples_view"]
 
@@ -106,12 +105,9 @@ def samples_view(outcomes: Sequence[SampledOutcome]) -> Iterator[Text]:
 
 def _names(questions: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The questions by session, with the session's id where a question repeats."""
-    names = {name: shorten(one_line(question), _QUESTION) for name, question in questions}
-    counts, ids = Counter(names.values()), short_ids(names)
-    return {
-        name: f"{question} ({ids[name]})" if counts[question] > 1 else question
-        for name, question in names.items()
-    }
+    return question_names(
+        {session: shorten(one_line(question), _QUESTION) for session, question in questions}
+    )
 
 
 def _count(count: SampleCount) -> str:

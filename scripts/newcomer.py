@@ -23,6 +23,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -123,12 +124,12 @@ if __name__ == "__main__":
 def decide(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """The model's answer: it checks the policy if the prompt says so, and often without."""
     order = re.findall(r"\d+", next(m["content"] for m in messages if m["role"] == "user"))[0]
-    done = [call["function"]["name"] for m in messages for call in m.get("tool_calls") or ()]
+    called = [call["function"]["name"] for m in messages for call in m.get("tool_calls") or ()]
     checks = any(RULE.strip() in str(m["content"]) for m in messages if m["role"] == "system")
-    wanted = ["check_policy", "refund_order"] if checks or order != "13" else ["refund_order"]
-    if len(done) == len(wanted):
+    tools = ["check_policy", "refund_order"] if checks or order != "13" else ["refund_order"]
+    if len(called) == len(tools):
         return {"role": "assistant", "content": f"Order {order} is refunded."}
-    function = {"name": wanted[len(done)], "arguments": json.dumps({"order_id": order})}
+    function = {"name": tools[len(called)], "arguments": json.dumps({"order_id": order})}
     call = {"id": f"call_{len(messages)}", "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
@@ -186,13 +187,13 @@ class Newcomer:
     def run(self, *command: str, status: int = 0) -> str:
         """Run a command that must have an exit status, and return its output."""
         print(f"$ {' '.join(command)}", flush=True)
-        done = subprocess.run(  # noqa: S603
+        completed = subprocess.run(  # noqa: S603
             command, cwd=self.folder, env=self._environ, stdout=subprocess.PIPE, text=True,
             check=False, timeout=TIMEOUT,
         )  # fmt: skip
-        if done.returncode != status:
-            raise SystemExit(f"{command}: exit status {done.returncode}\n{done.stdout}")
-        return done.stdout
+        if completed.returncode != status:
+            raise SystemExit(f"{command}: exit status {completed.returncode}\n{completed.stdout}")
+        return completed.stdout
 
 
 def cpu() -> float:
@@ -201,18 +202,34 @@ def cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def commands() -> list[tuple[list[str], int, list[str]]]:
-    """The oteval commands of README's first screen, with their statuses and lines of output."""
-    screen = README.read_text("utf-8").partition("![")[0]
-    found = []
-    for block in re.findall(r"^```console\n(.*?)^```", screen, re.MULTILINE | re.DOTALL):
+@dataclass(frozen=True)
+class Step:
+    """A command of the README.
+
+    Attributes:
+        words: The command and its arguments.
+        status: The exit status that its comment names, or 0.
+        lines: The lines of output below it, without those that say "...".
+    """
+
+    words: list[str]
+    status: int
+    lines: list[str]
+
+
+def steps(text: str) -> Iterator[Step]:
+    """Yield the commands of a part of the README, in order."""
+    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
             status = re.search(r"# exit status (\d)", command)
             lines = [line for line in output.splitlines() if line != "..."]
-            found.append(
-                (shlex.split(command, comments=True), int(status[1]) if status else 0, lines)
-            )
-    return [step for step in found if step[0][0] == "oteval"]
+            yield Step(shlex.split(command, comments=True), int(status[1]) if status else 0, lines)
+
+
+def first_screen() -> list[Step]:
+    """The oteval commands of README's first screen."""
+    screen = README.read_text("utf-8").partition("![")[0]
+    return [step for step in steps(screen) if step.words[0] == "oteval"]
 
 
 def play(newcomer: Newcomer, program: str) -> dict[str, float]:
@@ -222,28 +239,27 @@ def play(newcomer: Newcomer, program: str) -> dict[str, float]:
         newcomer: The environment and its empty folder.
         program: The agent's program.
     """
-    record, *others, repeat = commands()
+    record, *first_steps, repeat = first_screen()
     agent = newcomer.folder / "agent.py"
     agent.write_text(program)
     begin = cpu()
-    newcomer.run(*record[0][:-1], QUESTIONS[0])
-    for words, status, _ in others:
-        output = newcomer.run(*words, status=status)
+    newcomer.run(*record.words[:-1], QUESTIONS[0])
+    for step in first_steps:
+        output = newcomer.run(*step.words, status=step.status)
     first_score = cpu() - begin
     if "pass rate" not in output:
         raise SystemExit(f"no score in\n{output}")
     if first_score > MOST_CPU:
         raise SystemExit(f"{first_score:.1f} s of CPU to the first score, at most {MOST_CPU}")
     for question in QUESTIONS[1:]:
-        newcomer.run(*record[0][:-1], question)
+        newcomer.run(*record.words[:-1], question)
     agent.write_text(program.replace(RULE, ""))
     begin = cpu()
-    words, status, lines = repeat
-    printed = newcomer.run(*words, status=status).splitlines()
+    printed = newcomer.run(*repeat.words, status=repeat.status).splitlines()
     broken = [line for line in printed if line.startswith("✗")]
-    if printed[0] != lines[0] or not all(BROKEN in line for line in broken):
+    if printed[0] != repeat.lines[0] or not all(BROKEN in line for line in broken):
         raise SystemExit("the broken run is not the only one named:\n" + "\n".join(printed))
-    if missing := [line for line in lines if line not in printed]:
+    if missing := [line for line in repeat.lines if line not in printed]:
         raise SystemExit(f"the README shows other lines: {missing}")
     print(printed[0])
     return {"first score": round(first_score, 1), "what broke": round(cpu() - begin, 1)}

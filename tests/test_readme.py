@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from oteval import Store, refresh
 from oteval.ingest.otlp import decode_protobuf
 from oteval.reconstruct.dialects import DIALECTS
 from scripts import make_readme_figures, newcomer
+from scripts.newcomer import Step, steps
 
 from .commands import Done, Run
 from .make import ROOT
@@ -28,35 +26,12 @@ SERVER = "http://127.0.0.1:4318"
 LIVE = "oteval-demo/live.duckdb"
 
 
-@dataclass(frozen=True)
-class Step:
-    """A command of the README.
-
-    Attributes:
-        words: The command and its arguments.
-        status: The exit status that its comment names, or 0.
-        lines: The lines of output below it, without those that say "...".
-    """
-
-    words: list[str]
-    status: int
-    lines: list[str]
-
-    def check(self, done: Done) -> None:
-        """Assert the status, and that the shown lines are lines of the output, in order."""
-        assert done.status == self.status, (self.words, done)
-        printed = iter([line.rstrip() for line in done.out.splitlines()])
-        missing = [line for line in self.lines if line not in printed]
-        assert not missing, (self.words, done.out)
-
-
-def steps(text: str) -> Iterator[Step]:
-    """Yield the commands of a part of the README, in order."""
-    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
-            status = re.search(r"# exit status (\d)", command)
-            lines = [line for line in output.splitlines() if line != "..."]
-            yield Step(shlex.split(command, comments=True), int(status[1]) if status else 0, lines)
+def check(step: Step, done: Done) -> None:
+    """Assert the status, and that the shown lines are lines of the output, in order."""
+    assert done.status == step.status, (step.words, done)
+    printed = iter([line.rstrip() for line in done.out.splitlines()])
+    missing = [line for line in step.lines if line not in printed]
+    assert not missing, (step.words, done.out)
 
 
 def door(title: str) -> str:
@@ -78,7 +53,7 @@ def check_door(demo: Run, title: str, *, parsed: tuple[str, ...]) -> None:
             if "diverged" in "".join(step.lines):
                 agent = Path("examples", "refunds_agent.py")
                 agent.write_text(agent.read_text("utf-8").replace(" and the policy", ""), "utf-8")
-            step.check(demo(*arguments))
+            check(step, demo(*arguments))
             if endpoint.url in arguments:
                 serve(demo, endpoint.bodies())
 
@@ -113,12 +88,12 @@ def test_the_demo_prints_what_the_readme_shows(oteval: Run, monkeypatch: pytest.
     step = next(step for step in steps(TEXT) if step.words == ["make", "demo"])
 
     assert len(step.lines) >= 8
-    step.check(oteval("demo"))
+    check(step, oteval("demo"))
 
 
 def test_the_first_screen_has_the_commands_of_a_newcomer():
     """Its options exist, and it ends with the command that names the broken run."""
-    words = [step for step, _, _ in newcomer.commands()]
+    words = [step.words for step in newcomer.first_screen()]
 
     assert [line[1] for line in words] == ["run", "init", "score", "whatif"]
     assert newcomer.BROKEN in words[0]
